@@ -1,9 +1,9 @@
-"""Replay of a cassette: timed steps, and the httpx2 transport that plays them without sockets."""
+"""Replay of a cassette: timed reads, and the httpx2 transport that plays them without sockets."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import httpx2
 import msgspec
@@ -19,22 +19,11 @@ MAX_READ_BYTES = 16_384
 
 
 class Read(NamedTuple):
-    """Bytes, after a delay in seconds."""
+    """Bytes after a delay; none for a stall."""
 
-    wait_s: float
+    wait_s: float | None
+    """In seconds; None: forever."""
     data: bytes
-
-
-class Stall(NamedTuple):
-    """A stall of that many seconds; None: forever."""
-
-    seconds: float | None
-
-
-Cut = Literal["cut"]
-"""The connection breaks."""
-
-Step = Read | Stall | Cut
 
 
 def check_fault_events(cassette: Cassette, options: CassetteOptions) -> None:
@@ -52,10 +41,13 @@ def check_fault_events(cassette: Cassette, options: CassetteOptions) -> None:
             )
 
 
-def play(cassette: Cassette, options: CassetteOptions) -> Iterator[Step]:
-    """Yield the steps of a replay; faults at the same event in the order stall, error, cut.
+def play(cassette: Cassette, options: CassetteOptions) -> Iterator[Read]:
+    """Yield the reads of a replay; faults at the same event in the order stall, error, cut.
 
     Events of the same time arrive in one read.
+
+    Raises:
+        httpx2.ReadError: the cut.
     """
     pending: list[bytes] = []
     size, at, before = 0, 0.0, 0.0
@@ -77,15 +69,14 @@ def play(cassette: Cassette, options: CassetteOptions) -> Iterator[Step]:
             size += len(pending[-1])
         if number == options.stall_at:
             yield from flush()
-            yield Stall(options.stall_s)
+            yield Read(options.stall_s, b"")
         if number == options.error_at:
             yield from flush()
             yield Read(0, _failure(options))
             return
         if number == options.cut_at:
             yield from flush()
-            yield "cut"
-            return
+            raise httpx2.ReadError("connection reset by the cassette, as cut_at asks")
     yield from flush()
 
 
@@ -124,27 +115,22 @@ class CassetteTransport(httpx2.AsyncBaseTransport):
 
 
 class _Replay(httpx2.AsyncByteStream):
-    """Replay steps as the bytes of a response, generated as they are read."""
+    """A replay as the bytes of a response, generated as they are read."""
 
-    def __init__(self, steps: Iterator[Step]) -> None:
-        self._steps = steps
+    def __init__(self, reads: Iterator[Read]) -> None:
+        self._reads = reads
         self._closed = asyncio.Event()
         self._due = 0.0
-        """The time of the next step; absolute, so that delays do not add up."""
+        """The time of the next read; absolute, so that delays do not add up."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         self._due = asyncio.get_running_loop().time()
-        for step in self._steps:
-            match step:
-                case Read(wait_s, data):
-                    await self._pause(wait_s)
-                    if self._closed.is_set():
-                        return
-                    yield data
-                case Stall(seconds):
-                    await self._pause(seconds)
-                case "cut":
-                    raise httpx2.ReadError("connection reset by the cassette, as cut_at asks")
+        for wait_s, data in self._reads:
+            await self._pause(wait_s)
+            if self._closed.is_set():
+                return
+            if data:
+                yield data
 
     async def aclose(self) -> None:
         self._closed.set()
