@@ -90,6 +90,8 @@ class Parser(Protocol):
     """The provider's own text of a failure, for the operator; "" before one."""
     redact: Redact
     """Replaces the upstream's secrets in its errors."""
+    output_limit: int | None
+    """The most tokens of each answer, if known."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         """Set the upstream's name for errors, and the number of answers requested."""

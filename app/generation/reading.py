@@ -81,6 +81,7 @@ class Reading:
         "_keeps_provider_data",
         "_key_ending",
         "_known_calls",
+        "_output_limit",
         "_quotes",
         "_sink",
         "_target",
@@ -96,6 +97,9 @@ class Reading:
         self._target = target
         self._choices = chat.n or 1
         self._known_calls = _list_calls(chat)
+        self._output_limit = min(
+            filter(None, (chat.limit, chat.ceiling and chat.ceiling.tokens)), default=None
+        )
         self._keeps_provider_data = keeps_provider_data
         self._decoder: Decoder
         self._sink: EventSink
@@ -113,6 +117,7 @@ class Reading:
         upstream = self._target.upstream
         parser = self._target.dialect.parser(upstream=upstream.name, choices=self._choices)
         parser.redact = upstream.redact
+        parser.output_limit = self._output_limit
         if self._known_calls:
             parser.know_calls(self._known_calls)
         if self._keeps_provider_data:

@@ -37,6 +37,8 @@ class AnswerParser:
         self.refused = False
         """Whether the provider itself reported the failure."""
         self.provider_message = ""
+        self.output_limit: int | None = None
+        """The most tokens of each answer, if known."""
         self.redact: Redact = str
         """Replaces the upstream's secrets in its errors."""
         self._builder = EventBuilder()
@@ -159,8 +161,17 @@ class AnswerParser:
             self._end_with(parse_finish_error(raw, upstream=self._upstream))
         elif self._builder.empty:
             self._fail("upstream_unavailable", "ended its answer before generating anything")
+        elif broken := self._builder.explain_calls(at_limit=self._at_limit):
+            self._fail("upstream_tool_failed", broken)
         else:
             self._builder.end("completed")
+
+    @property
+    def _at_limit(self) -> bool:
+        """Whether the provider counts as many tokens as the answer may have."""
+        counts, limit = self._builder.counts, self.output_limit
+        written = counts.output_tokens if counts is not None else None
+        return bool(limit and written and written >= limit * self._choices)
 
     def _refuse(self, document: Any) -> None:
         """Fail with an error that the upstream sent, with or without the object around it."""

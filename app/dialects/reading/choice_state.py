@@ -33,6 +33,8 @@ class Kind(NamedTuple):
 
 _TEARING = ("length", "content_filter", "error")
 """The finish reasons that may leave a tool call incomplete."""
+_CALLING = ("tool_calls", "tool_call", "tool_use", "function_call")
+"""The finish reasons that announce calls, other than those of items for the client alone."""
 
 TEXT = Kind(TextStart, TextDelta, TextEnd)
 REASONING = Kind(ReasoningStart, ReasoningDelta, ReasoningEnd)
@@ -69,10 +71,23 @@ class ChoiceState(msgspec.Struct):
         """Whether a tool call is truncated, and no finish reason explains it."""
         return self.calls is not None and self.finish not in _TEARING and self.calls.torn
 
+    def find_broken_call(self) -> str | None:
+        """Return why the tool calls of an ended choice must not be run; None if they may."""
+        calls = self.calls
+        if self.torn:
+            return "ended its answer within the arguments of a tool call, or they are not JSON"
+        if calls is not None and any(c.surplus and not c.repeated for c in calls.all):
+            return "sent more than one JSON value as the arguments of a tool call"
+        if (self.raw or "").lower() in _CALLING and not (calls and calls.by_block):
+            return "stopped for tool calls, and sent none"
+        return None
+
     def reason(self, *, completed: bool) -> FinishReason | None:
         """Return the finish reason of `choice.end`, None if the choice did not finish."""
         calls = self.calls
         called = calls is not None and bool(calls.by_block)
+        if self.torn and not completed:
+            return None
         if self.finish is None:
             if not completed:
                 return None

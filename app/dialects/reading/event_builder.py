@@ -140,6 +140,21 @@ class EventBuilder:
         calls = self._choice(choice).calls
         return calls is not None and calls.torn
 
+    def explain_calls(self, *, at_limit: bool) -> str | None:
+        """Return what is wrong with the calls of an ended answer, if its output limit does not
+        explain it.
+
+        A call that the limit cut ends as `length`; a choice with a broken call has not finished.
+        """
+        wrong = None
+        for state in self._choices.values():
+            if (what := state.find_broken_call()) is None:
+                continue
+            cut = at_limit and state.torn
+            state.finish, state.raw = "length" if cut else None, None
+            wrong = wrong or (None if cut else what)
+        return wrong
+
     def reserve(self, size: int) -> None:
         """Count bytes that are buffered and not in an event yet, until `release`."""
         self._reserved += size
@@ -286,7 +301,9 @@ class EventBuilder:
         call.free = call.free or free
         piece = call.halves.feed(piece)
         if piece:
-            call.pieces.append(piece)
+            added = call.append(piece)
+            self.reserve(len(piece) - len(added))
+            piece = added
         if call.block is None:
             if not call.name:
                 self._await_name(call, len(id) + len(piece))

@@ -40,6 +40,10 @@ class Growing:
             self._read(added, pieces)
         return self._whole
 
+    def is_closed(self, pieces: list[str]) -> bool:
+        """Return whether the joined pieces are complete JSON that nothing can continue."""
+        return self.is_whole(pieces) and bool(self._bracketed)
+
     def _read(self, added: str, pieces: list[str]) -> None:
         if not self._quoted and not added.strip(_SPACE):
             return

@@ -5,11 +5,19 @@ a name begins a call, and a fragment without a name continues the latest one. A 
 changed or appended to.
 """
 
+import re
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
 from .answer_bounds import MAX_CALLS, Excess
+from .json_values import decode_or, is_json
 from .partial_json import Growing
 from .split_text import Halves
+
+_TWO_OBJECTS: Final = re.compile(r"\}\s*+\{")
+_MAX_SPLITS: Final = 4
+"""How often a call's arguments are searched for a second object: each search reads all of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +40,48 @@ class CallState:
     buffered: int = 0
     """Approximate bytes that are buffered until its name is known."""
     growing: Growing = field(default_factory=Growing)
+    surplus: list[str] = field(default_factory=list)
+    """What followed complete arguments; it is never emitted."""
+    _splits: int = 0
+
+    def append(self, piece: str) -> str:
+        """Append a piece of the arguments; return the part of it that belongs to them.
+
+        Hosts repeat the whole arguments in their last chunk, or begin with a brace of their own.
+        """
+        if not self.free and self.pieces:
+            if self.growing.is_closed(self.pieces):
+                if piece.strip():
+                    self.surplus.append(piece)
+                    return ""
+            elif self.pieces[0] == "{" and len(self.pieces) == 1:
+                stripped = piece.lstrip()
+                piece = stripped[1:] if stripped.startswith("{") else piece
+        if not self.free and self._splits < _MAX_SPLITS and _TWO_OBJECTS.search(piece):
+            piece = self._split(piece)
+        if piece:
+            self.pieces.append(piece)
+        return piece
+
+    def _split(self, piece: str) -> str:
+        """Return a piece up to the end of the arguments; the rest is surplus."""
+        before = self.arguments
+        for match in islice(_TWO_OBJECTS.finditer(piece), _MAX_SPLITS - self._splits):
+            self._splits += 1
+            end = match.start() + 1
+            if is_json(before + piece[:end]):
+                self.surplus.append(piece[end:])
+                return piece[:end]
+        return piece
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the surplus only repeats the arguments, also as a string of JSON."""
+        arguments, surplus = self.arguments.strip(), "".join(self.surplus).strip()
+        while surplus.startswith(arguments):
+            surplus = surplus[len(arguments) :].lstrip()
+        value = decode_or(surplus, None) if surplus else arguments
+        return value == arguments or value == decode_or(arguments, surplus)
 
     @property
     def arguments(self) -> str:

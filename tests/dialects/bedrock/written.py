@@ -166,7 +166,7 @@ MEANINGS: dict[str, tuple[list[bytes], list[Event]]] = {
         )
         for raw, reason in (
             *(("stop_sequence", "stop"), ("max_tokens", "length"), ("a_new_one", "unknown")),
-            *(("model_context_window_exceeded", "length"), ("tool_use", "tool_calls")),
+            ("model_context_window_exceeded", "length"),
             *(("content_filtered", "content_filter"), ("guardrail_intervened", "content_filter")),
         )
     },

@@ -47,7 +47,7 @@ def test_a_torn_call_needs_an_end_marker(reason: str) -> None:
 
     assert outcome(play([body])) == TRUNCATED
     assert outcome(play([body], cut=CUT)) == failed("upstream_timeout")
-    assert outcome(play([body + DONE]))[0] == "completed"
+    assert outcome(play([body + DONE])) == failed("upstream_tool_failed")
     assert not parser_after(*TORN, chunk({}, reason)).finished
 
 

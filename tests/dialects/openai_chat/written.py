@@ -465,7 +465,10 @@ ENDS: dict[str, tuple[bytes, Any]] = {
     "one-choice-open-but-done": (sse(chunk({}, index=1), STOP) + DONE, FINISHED),
     "an-open-call": (sse(chunk(tool(0, "i", "f", "{}"))), TRUNCATED),
     "a-call-and-done": (sse(chunk(tool(0, "i", "f"))) + DONE, ("completed", "tool_calls")),
-    "half-a-call-and-done": (sse(chunk(tool(0, "i", "f", "{"))) + DONE, ("completed", "unknown")),
+    "half-a-call-and-done": (
+        sse(chunk(tool(0, "i", "f", "{"))) + DONE,
+        failed("upstream_tool_failed"),
+    ),
     "nothing": (b"", TRUNCATED),
     "comments": (b": hi\n\n: hi\n\n", TRUNCATED),
     "only-done": (DONE, UNAVAILABLE),

@@ -35,6 +35,7 @@ class Parser:
         self.refused = False
         self.provider_message = ""
         self.redact: Redact = str
+        self.output_limit: int | None = None
         self._upstream = upstream
         self._pending: list[Event] = []
         """The target, and notices after it, until the answer begins."""
