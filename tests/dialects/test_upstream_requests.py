@@ -509,10 +509,6 @@ REFUSED: dict[str, list[Any]] = {
     ],
     "bedrock_converse": [
         ({"n": 2}, "n: more than one choice..."),
-        (
-            {"messages": CALLED, "tools": [F], "tool_choice": "none"},
-            'tool_choice: "none" after tool calls...',
-        ),
         ({"response_format": form()}, "response_format: a format without its schema..."),
         (says(SOUND), f"{CONTENT} sound..."),
         (says(image("https://a.b/c.png")), f"{CONTENT} an image..."),

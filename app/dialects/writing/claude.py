@@ -59,6 +59,19 @@ def choose_sampling(request: ChatRequest, *, model: str) -> tuple[ChatRequest, l
     return msgspec.structs.replace(request, **fields), [change]
 
 
+def drop_blank_stops(request: ChatRequest) -> tuple[ChatRequest, list[str]]:
+    """Return a request without stop sequences of white space.
+
+    `stop_sequences: each stop sequence must contain non-whitespace` (400 of the Messages API).
+    """
+    stops = request.stops or []
+    kept = [stop for stop in stops if stop.strip()]
+    if len(kept) == len(stops):
+        return request, []
+    change = "does not allow stop sequences of white space: dropped"
+    return msgspec.structs.replace(request, stop=kept or None), [change]
+
+
 def leave_out_refused(
     request: ChatRequest, *, model: str, budgeted: bool
 ) -> tuple[ChatRequest, list[str]]:

@@ -100,7 +100,9 @@ def test_documents_have_names_that_are_allowed_and_differ() -> None:
         user(file(file_data=pdf, filename="論文.pdf")),
     )
 
-    assert [(b["document"]["name"], b["document"]["format"]) for b in turn["content"]] == [
+    documents, end = turn["content"][:-1], turn["content"][-1]
+    assert end == {"text": "See the document."}
+    assert [(b["document"]["name"], b["document"]["format"]) for b in documents] == [
         ("ber das Ende [2] final", "pdf"),
         ("document", "txt"),
         ("document 2", "txt"),
@@ -164,3 +166,83 @@ def test_reasoning_without_a_signature_is_left_out() -> None:
     said = {"role": "assistant", "content": "a", "reasoning_content": "hm"}
 
     assert turns(*HI, said)[1]["content"] == [{"text": "a"}]
+
+
+NAMED = {"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}
+OFFERED = rendering.function("f", description="d")
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"tools": []}, {"tools": [OFFERED], "tool_choice": "none"}], ids=str
+)
+def test_earlier_calls_are_sent_with_the_tools_that_they_name(fields: dict[str, Any]) -> None:
+    found = rendering.rendered("bedrock_converse", {"messages": CALLED, **fields}, model=CLAUDE)
+    (tool,) = found.body["toolConfig"]["tools"]
+
+    assert "toolChoice" not in found.body["toolConfig"]
+    if fields.get("tools"):
+        assert tool["toolSpec"]["description"] == "d"
+    else:
+        assert tool == NAMED
+    assert found.changes == ["requires tools with earlier tool calls: sent those that were called"]
+
+
+def test_offered_tools_are_sent_as_they_are() -> None:
+    found = rendering.rendered("bedrock_converse", {"messages": CALLED, "tools": [OFFERED]})
+
+    assert not found.changes
+    assert "toolConfig" not in render({"tools": [OFFERED], "tool_choice": "none"})
+
+
+BEGIN = user({"text": "Begin."})
+
+
+def test_the_first_turn_is_the_users() -> None:
+    greeting = {"role": "assistant", "content": "Hello"}
+    found = rendering.rendered("bedrock_converse", {"messages": [greeting, *HI]})
+
+    assert found.body["messages"][0] == BEGIN
+    assert found.changes == ["does not allow a first message of the assistant: added 'Begin.'"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "turn"),
+    [
+        ("bedrock_converse", BEGIN),
+        ("anthropic", user({"type": "text", "text": "Begin."})),
+        ("vertex_anthropic", user({"type": "text", "text": "Begin."})),
+        ("bedrock_anthropic", user({"type": "text", "text": "Begin."})),
+    ],
+)
+def test_a_system_message_alone_gets_a_turn_of_the_user(dialect: str, turn: object) -> None:
+    alone = {"messages": [{"role": "system", "content": "Be brief."}]}
+    found = rendering.rendered(dialect, alone)
+
+    assert found.body["messages"] == [turn]
+    assert found.body["system"]
+    assert found.changes == ["does not allow a conversation without a message: added 'Begin.'"]
+
+
+def test_a_document_has_a_text_beside_it() -> None:
+    pdf = file(file_data="data:application/pdf;base64,YQ==", filename="a.pdf")
+    alone = rendering.rendered("bedrock_converse", {"messages": [user(pdf)]})
+    beside = rendering.rendered("bedrock_converse", {"messages": [user(said("?"), pdf)]})
+
+    assert alone.body["messages"][0]["content"][1:] == [{"text": "See the document."}]
+    assert alone.changes == ["does not allow a document without a text: added one"]
+    assert not beside.changes
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "vertex_anthropic", "bedrock_anthropic"])
+def test_stops_of_white_space_are_not_sent_to_claude(dialect: str) -> None:
+    some = rendering.rendered(dialect, {"stop": ["\n", "END"]})
+    none = rendering.rendered(dialect, {"stop": "\n"})
+    converse = rendering.rendered("bedrock_converse", {"stop": ["\n", "END"]}, model=CLAUDE)
+    nova = render({"stop": ["\n"]}, model="us.amazon.nova-lite-v1:0")
+
+    assert some.body["stop_sequences"] == ["END"]
+    assert "stop_sequences" not in none.body
+    assert converse.body["inferenceConfig"]["stopSequences"] == ["END"]
+    for found in (some, none, converse):
+        assert found.changes == ["does not allow stop sequences of white space: dropped"]
+    assert nova["inferenceConfig"]["stopSequences"] == ["\n"]

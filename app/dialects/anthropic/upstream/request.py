@@ -14,6 +14,7 @@ from ...upstream_format import Quirks as CommonQuirks
 from ...writing.chat_extras import is_claudes
 from ...writing.claude import (
     choose_sampling,
+    drop_blank_stops,
     find_version,
     is_thinking,
     leave_out_refused,
@@ -21,6 +22,7 @@ from ...writing.claude import (
 )
 from ...writing.conversation import JSON_ONLY, fit_user, refuse_choices, restrict_tools, unsupported
 from ...writing.exchange import ExchangeForm, arrange
+from ...writing.request_rules import ANTHROPIC_TURNS, fit_turns
 from .messages import FORMAT, mark_last, render_mark, render_messages
 
 IGNORED: Final = OPENAI_ONLY | {
@@ -125,7 +127,8 @@ def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatReque
         budgeted = _is_budgeted(model, quirks)
         request, dropped = leave_out_refused(request, model=model, budgeted=budgeted)
     request, chosen = choose_sampling(request, model=model)
-    return request, [*changes, *dropped, *chosen]
+    request, blank = drop_blank_stops(request)
+    return request, [*changes, *dropped, *chosen, *blank]
 
 
 def _render(
@@ -147,6 +150,7 @@ def _render(
     request, changes = _fit(restrict_tools(request), model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
+    changes += fit_turns(turns, ANTHROPIC_TURNS, text={"type": "text"})
     if isinstance(request.response_format, JsonObjectFormat):
         system.append({"type": "text", "text": JSON_ONLY})
     mark = render_mark(request.cache_control)

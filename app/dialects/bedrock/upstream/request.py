@@ -9,6 +9,7 @@ from ....requests import (
     AssistantMessage,
     ChatRequest,
     DeveloperMessage,
+    Function,
     JsonObjectFormat,
     JsonSchema,
     JsonSchemaFormat,
@@ -23,6 +24,7 @@ from ...writing.cache_marks import is_marked
 from ...writing.chat_extras import is_claudes, render_at
 from ...writing.claude import (
     choose_sampling,
+    drop_blank_stops,
     find_version,
     is_thinking,
     leave_out_refused,
@@ -36,6 +38,7 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import ExchangeForm, arrange
+from ...writing.request_rules import CONVERSE_TURNS, fit_turns
 from ...writing.token_counts import pick
 from .messages import (
     FORMAT,
@@ -65,6 +68,7 @@ IGNORED: Final = OPENAI_ONLY | {
 _FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True, links=False)
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _HIGHEST_WITHOUT_THINKING: Final = "high"
+_ANYTHING: Final[dict[str, Any]] = {"type": "object"}
 _TIERS: Final = ("priority", "flex", "reserved")
 
 
@@ -88,11 +92,16 @@ def render_request(
             system += render_system(message, points=points)
     if isinstance(request.response_format, JsonObjectFormat):
         system.append({"text": JSON_ONLY})
+    turns = _render_messages(request, model=model, points=points)
+    changes += fit_turns(turns, CONVERSE_TURNS)
+    tools = _render_tools(request, points=points)
+    if tools is None and (tools := _render_used_tools(request)) is not None:
+        changes.append("requires tools with earlier tool calls: sent those that were called")
     body: dict[str, Any] = {
-        "messages": _render_messages(request, model=model, points=points),
+        "messages": turns,
         "system": system,
         "inferenceConfig": _render_inference(request),
-        "toolConfig": _render_tools(request, points=points),
+        "toolConfig": tools,
         "outputConfig": _render_output(request),
         "requestMetadata": request.metadata,
         "serviceTier": {"type": request.tier} if request.tier in _TIERS else None,
@@ -152,8 +161,9 @@ def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
         budgeted = config["type"] == "enabled"
         request, refused = leave_out_refused(request, model=model, budgeted=budgeted)
     request, chosen = choose_sampling(request, model=model)
+    request, blank = drop_blank_stops(request) if _is_claude(model) else (request, [])
     request, changes = _fit_effort(request, model=model, thinks=thinks)
-    return request, [*arranged, *refused, *chosen, *changes]
+    return request, [*arranged, *refused, *chosen, *blank, *changes]
 
 
 def _find_thinking(options: dict[str, Any]) -> Any:
@@ -224,14 +234,8 @@ def _render_inference(request: ChatRequest) -> dict[str, Any]:
 
 
 def _render_tools(request: ChatRequest, *, points: Points) -> dict[str, Any] | None:
-    """Return the tools. "none" is not supported: tools are omitted, unless there are earlier
-    calls.
-    """
-    if not request.tools:
-        return None
-    if request.tool_choice == "none":
-        if any(_uses_tools(message) for message in request.messages):
-            raise unsupported("tool_choice", '"none" after tool calls', format=FORMAT)
+    """Return the tools. "none" is not supported: tools are omitted."""
+    if not request.tools or request.tool_choice == "none":
         return None
     rows: list[dict[str, Any]] = []
     for tool in request.tools:
@@ -249,10 +253,22 @@ def _render_tools(request: ChatRequest, *, points: Points) -> dict[str, Any] | N
     return config
 
 
-def _uses_tools(message: object) -> bool:
-    return isinstance(message, ToolMessage) or (
-        isinstance(message, AssistantMessage) and bool(message.tool_calls)
+def _render_used_tools(request: ChatRequest) -> dict[str, Any] | None:
+    """Return the tools that earlier calls name, for a request without tools to call; None if there
+    are none.
+
+    `The toolConfig field must be defined when using toolUse and toolResult content blocks`
+    (ValidationException of Converse). Agents send such requests to compact and to make titles.
+    """
+    offered = {tool.function.name: tool for tool in request.tools or ()}
+    used = dict.fromkeys(
+        call.function.name
+        for message in request.messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls or ()
     )
+    tools = [offered.get(name) or Tool(Function(name, parameters=_ANYTHING)) for name in used]
+    return {"tools": [_render_tool(tool) for tool in tools]} if tools else None
 
 
 def _render_tool(tool: Tool) -> dict[str, Any]:

@@ -126,7 +126,9 @@ def _rewrite_tools(fields: Fields) -> list[str]:
             fields["tool_choice"] = {"type": "function", "function": {"name": name}}
         case {"type": "allowed_tools", "allowed_tools": {"tools": list(tools), **allowed}}:
             fields["tool_choice"] = "required" if allowed.get("mode") == "required" else "auto"
-            fields["allowed_tools"] = [_name_of(tool) for tool in tools]
+            fields["allowed_tools"] = [_name_of(tool) for tool in tools] or None
+            if not tools:
+                fields["tool_choice"] = "none"
     return custom
 
 
