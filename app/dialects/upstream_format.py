@@ -251,8 +251,10 @@ class UpstreamFormat(NamedTuple):
     """(name, value, *, quirks) of a Chat Completions field that the chat request lacks, to the
     equivalent fields of this format, or None."""
     limit: str = "max_tokens"
-    """The path of the field that limits the output length, steps separated by dots, unless a quirk
-    `max_tokens_field` names it."""
+    """The path of the field that limits the output length, steps separated by dots, without
+    `limit_field`."""
+    limit_field: Callable[..., str] | None = None
+    """(body, *, quirks) to the name of that field, where vendors differ."""
     client_format: str = ""
     """The client format of the same dialect, if any: `ProviderData` is recorded for it."""
     passthrough: Mapping[str, Passthrough] = {}

@@ -95,7 +95,9 @@ class RequestBuilder:
         for transform in self._transforms:
             request = msgspec.structs.replace(request, body=transform.apply(request.body))
         if chat.ceiling is not None:
-            field = getattr(self._quirks, "max_tokens_field", self._format.limit)
+            field = self._format.limit
+            if self._format.limit_field is not None:
+                field = self._format.limit_field(request.body, quirks=self._quirks)
             request = msgspec.structs.replace(
                 request, body=bound_output(request.body, chat.ceiling, field=field)
             )
@@ -134,7 +136,7 @@ class RequestBuilder:
         if ceiling is None or ceiling.explicit or most is None or ceiling.tokens <= most:
             return chat
         ceiling = msgspec.structs.replace(ceiling, tokens=most)
-        return msgspec.structs.replace(chat, max_completion_tokens=most, ceiling=ceiling)
+        return msgspec.structs.replace(chat, max_tokens=most, ceiling=ceiling)
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse provider options that the upstream does not accept from clients.

@@ -75,6 +75,13 @@ def test_everything_else_is_sent_as_it_came() -> None:
         ({"max_completion_tokens": 5}, "max_tokens", {"max_tokens": 5}),
         ({"max_tokens": 5, "max_completion_tokens": 6}, "max_tokens", {"max_tokens": 6}),
         ({}, "max_completion_tokens", {}),
+        ({"max_tokens": 5}, "as_received", {"max_tokens": 5}),
+        ({"max_completion_tokens": 5}, "as_received", {"max_completion_tokens": 5}),
+        (
+            {"max_tokens": 5, "max_completion_tokens": 6},
+            "as_received",
+            {"max_completion_tokens": 6},
+        ),
     ],
 )
 def test_the_limit_has_the_name_that_the_vendor_knows(

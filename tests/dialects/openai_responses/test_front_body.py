@@ -38,7 +38,7 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
     ("fields", "expected"),
     [
         ({}, {}),
-        ({"max_output_tokens": 9}, {"max_completion_tokens": 9}),
+        ({"max_output_tokens": 9}, {"max_tokens": 9}),
         ({"temperature": 1, "top_p": 0.5}, {"temperature": 1.0, "top_p": 0.5}),
         ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}),
         ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),

@@ -57,6 +57,7 @@ DIALECT = UpstreamFormat(
     render_extra=request.render_extra,
     options=_OPTIONS,
     continues=request.continues,
+    limit_field=request.find_limit_field,
     embeddings=embeddings_calls.OPENAI,
     forwarded=forwarded.OPENAI,
     effort_words=True,

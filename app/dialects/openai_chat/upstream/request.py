@@ -1,7 +1,7 @@
 """Renderer of Chat Completions requests to upstreams."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 import msgspec
@@ -67,8 +67,10 @@ _NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 class Quirks(CommonQuirks, frozen=True):
     """What a vendor requires in a request."""
 
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """OpenAI's reasoning models reject the older name; most others only know that."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens", "as_received"] = "max_tokens"
+    """OpenAI's reasoning models reject the older name; most others only know that. `as_received`
+    is the name that a client of Chat Completions used, for hosts that nobody knows.
+    """
     stream_options: bool = True
     """Whether to request usage; Mistral always sends it and rejects the field."""
     send_reasoning: Literal[
@@ -171,10 +173,11 @@ def render_request(
     options = body.pop("provider_options", {})
     body.pop("on_disconnect", None)
     _edit_fields(request, body, quirks=quirks)
+    limit_field = find_limit_field(body, quirks=quirks)
     body.pop("max_completion_tokens", None)
     body.pop("max_tokens", None)
     if request.limit is not None:
-        body[quirks.max_tokens_field] = request.limit
+        body[limit_field] = request.limit
     if "user" in body:
         body["user"] = fit_user(request.user, longest=_LONGEST_USER)
     if "seed" in body:
@@ -195,6 +198,13 @@ def render_request(
         fields = option if isinstance(option, dict) else {}
         body["stream_options"] = {**fields, "include_usage": True}
     return RenderedRequest({**body, **options, "model": model, "stream": True}, changes)
+
+
+def find_limit_field(body: Mapping[str, Any], *, quirks: Quirks) -> str:
+    """Return the name of the output limit of a body."""
+    if quirks.max_tokens_field != "as_received":
+        return quirks.max_tokens_field
+    return "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
 
 
 def continues(request: ChatRequest, *, model: str, quirks: Quirks) -> bool:

@@ -209,7 +209,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         prompt_cache_retention=request.prompt_cache_retention,
         safety_identifier=request.safety_identifier,
         provider_options=request.provider_options,
-        max_completion_tokens=request.max_output_tokens,
+        max_tokens=request.max_output_tokens,
         logprobs=logprobs or None,
         tools=tools or None,
         tool_choice=choice,
