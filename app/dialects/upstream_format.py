@@ -1,5 +1,6 @@
 """The interface of an upstream format: framing, parser, request builder, quirks."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -123,6 +124,9 @@ class Parser(Protocol):
     def know_calls(self, ids: Collection[str]) -> None:
         """Set the ids of the conversation's calls, which no call of this answer may reuse."""
 
+    def know_names(self, names: Mapping[str, str]) -> None:
+        """Set the names of tools to restore, by those that were sent instead."""
+
     def keep_provider_data(self) -> None:
         """Emit `ProviderData` too, for a client of the same dialect."""
 
@@ -244,6 +248,9 @@ class UpstreamFormat(NamedTuple):
     ignored: frozenset[str] = frozenset()
     """Fields of a chat request that the format lacks, and that can be dropped without changing the
     answer's meaning; a `notice` names them."""
+    tool_names: re.Pattern[str] | None = None
+    """The names of tools that it allows; None for any. Others are replaced, and restored in the
+    answer."""
     find_hosted_tool: Callable[[str, ChatRequest], dict[str, Any] | None] = find_no_tool
     """Returns the provider's equivalent of OpenAI's hosted tool of a type, as an item of `tools`;
     None if there is none for the request."""

@@ -13,6 +13,7 @@ import msgspec
 
 from ..dialects.reading.json_values import decode
 from ..dialects.upstream_format import Decoder, Parser
+from ..dialects.writing.request_rules import find_short_names
 from ..errors import RelayError
 from ..events import (
     ChoiceEnd,
@@ -47,6 +48,7 @@ READ_S = 0.1
 """Seconds for such a process to read arrived data before the deadline counts: uvloop runs timers
 before it polls sockets."""
 
+_NO_NAMES: Final[dict[str, str]] = {}
 NO_CALLS: Final[frozenset[str]] = frozenset()
 
 _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
@@ -85,6 +87,7 @@ class Reading:
         "_quotes",
         "_sink",
         "_target",
+        "_tool_names",
         "_waiting",
         "watch",
     )
@@ -97,8 +100,9 @@ class Reading:
         self._target = target
         self._choices = chat.n or 1
         self._known_calls = _list_calls(chat)
-        self._output_limit = min(
-            filter(None, (chat.limit, chat.ceiling and chat.ceiling.tokens)), default=None
+        self._output_limit = None if chat.is_plain else _find_limit(chat)
+        self._tool_names = (
+            _NO_NAMES if chat.is_plain else find_short_names(chat, target.dialect.tool_names)
         )
         self._keeps_provider_data = keeps_provider_data
         self._decoder: Decoder
@@ -120,6 +124,8 @@ class Reading:
         parser.output_limit = self._output_limit
         if self._known_calls:
             parser.know_calls(self._known_calls)
+        if self._tool_names:
+            parser.know_names({short: name for name, short in self._tool_names.items()})
         if self._keeps_provider_data:
             parser.keep_provider_data()
         return parser
@@ -292,6 +298,12 @@ def is_object(text: str) -> bool:
         return isinstance(decode(text), dict)
     except ValueError:
         return False
+
+
+def _find_limit(chat: ChatRequest) -> int | None:
+    """Return the most tokens of each answer, of the request and of its reservation."""
+    reserved = None if chat.ceiling is None else chat.ceiling.tokens
+    return min((limit for limit in (chat.limit, reserved) if limit is not None), default=None)
 
 
 def _list_calls(chat: ChatRequest) -> frozenset[str]:

@@ -14,6 +14,7 @@ from ..dialects.upstream_format import Passthrough, ResumableAnswer
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..dialects.writing.cache_marks import is_marked, mark_prompt
 from ..dialects.writing.output_ceiling import bound_output
+from ..dialects.writing.request_rules import find_short_names, rename_tools
 from ..errors import RequestError
 from ..events import Notice
 from ..requests import ChatRequest, ClientBody, UserMessage
@@ -194,8 +195,16 @@ class RequestBuilder:
         quirks = self._quirks
         if (field := self._upstream.reasoning_fields.known.get(self._model)) is not None:
             quirks = quirks.with_reasoning(field)
+        names = {}
+        if not fitted.chat.is_plain:
+            names = find_short_names(fitted.chat, self._format.tool_names)
+        if names:
+            fitted = fitted._replace(chat=rename_tools(fitted.chat, names))
         body, changes = self._format.render_request(fitted.chat, model=self._model, quirks=quirks)
         changes = [*changes]
+        if names:
+            shown = _list([repr(name) for name in names])
+            changes.append(f"does not allow the names of tools {shown}: sent others instead")
         unknown = {*fitted.unknown, *list_effective(fitted.chat, self._ignored), *chat.left_out}
         if client_body:
             hosted = self._host(chat, client_body)

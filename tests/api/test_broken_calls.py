@@ -1,5 +1,7 @@
 """Broken tool calls of a provider, as the clients of the relay are told of them."""
 
+from typing import Any
+
 import pytest
 
 from app.testing.upstream import Step, head, send
@@ -10,7 +12,7 @@ from tests.serving import serve_script
 HELLO = [{"role": "user", "content": "hello"}]
 
 
-def script(*chunks: object, used: int = 5) -> list[Step]:
+def script(*chunks: dict[str, Any], used: int = 5) -> list[Step]:
     usage = {"prompt_tokens": 9, "completion_tokens": used}
     return [head(), send(sse(*chunks, {"choices": [], "usage": usage}) + DONE)]
 
@@ -20,7 +22,8 @@ CUT = script(chunk(tool(0, "i", "f", '{"a":')), chunk({}, "tool_calls"))
 
 @pytest.mark.parametrize(("limit", "status"), [(5, 200), (6, 502), (None, 502)])
 async def test_a_cut_call_at_the_limit_is_incomplete_else_an_error(limit: int | None, status: int):
-    body = {"model": M, "messages": HELLO, "stream": False}
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    body = {"model": M, "messages": HELLO, "stream": False, "tools": tools}
     async with serve_script(CUT, attempts=1) as (relay, _):
         more = {} if limit is None else {"max_tokens": limit}
         reply = await relay.client.post("/v1/chat/completions", json={**body, **more})

@@ -1,10 +1,16 @@
 """Requests that a provider would refuse for good, and what the relay sends instead."""
 
+import re
+from json import dumps, loads
 from typing import Any
 
 import pytest
 
-from app.testing.upstream import reply, serve_upstream
+from app.dialects.writing.request_rules import OPENAI_NAMES, find_short_names
+from app.requests import parse_chat_request
+from app.testing.upstream import Call, Step, head, reply, serve_upstream
+from app.testing.upstream import send as send_bytes
+from tests.dialects.openai_chat.written import DONE, chunk, sse, tool
 from tests.serving import serve_relay
 
 M = "openai/m"
@@ -122,3 +128,89 @@ async def test_converse_gets_the_tools_of_earlier_calls(path: str, body: dict[st
     assert any("toolUse" in block for turn in sent["messages"] for block in turn["content"])
     assert [tool["toolSpec"]["name"] for tool in sent["toolConfig"]["tools"]] == ["look"]
     assert sent["toolConfig"]["tools"][0]["toolSpec"]["inputSchema"]["json"]["type"] == "object"
+
+
+LONG = "mcp__a-server-with-a-very-long-name__and.a.tool-with-a-long-name-too_2"
+NAMES = ["look", "files.read", LONG, "9 lives/é"]
+FORMATS = {
+    "openai_chat": r"[a-zA-Z0-9_-]{1,64}",
+    "openai_responses": r"[a-zA-Z0-9_-]{1,64}",
+    "bedrock_converse": r"[a-zA-Z0-9_-]{1,64}",
+    "anthropic": r"[a-zA-Z0-9_-]{1,128}",
+    "gemini": r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
+}
+
+
+def names_in(value: Any) -> list[str]:
+    """Return the names of functions in a body, in any format."""
+    if isinstance(value, list):
+        return [name for item in value for name in names_in(item)]
+    if not isinstance(value, dict):
+        return []
+    own = [value["name"]] if isinstance(value.get("name"), str) else []
+    return own + [name for item in value.values() for name in names_in(item)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dialect", FORMATS)
+async def test_names_of_tools_are_those_that_a_provider_allows(dialect: str, name: str):
+    call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    body = {
+        "messages": [Q, {"role": "assistant", "tool_calls": [call]}, RESULT],
+        "tools": [{"type": "function", "function": {"name": name, "parameters": SCHEMA}}],
+        "tool_choice": {"type": "function", "function": {"name": name}},
+    }
+    sent = await send("/v1/chat", body, dialect)
+    found = set(names_in(sent))
+    (only,) = found - {"q"}
+
+    assert re.fullmatch(FORMATS[dialect], only)
+    assert (only == name) == bool(re.fullmatch(FORMATS[dialect], name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "path", ["/v1/chat", "/v1/chat/completions", "/v1/messages", "/v1/responses"]
+)
+async def test_an_answer_has_the_clients_names_of_tools(path: str, name: str):
+    def answer(call: Call) -> list[Step]:
+        (called,) = {one for one in names_in(call.json["tools"]) if one != "q"}
+        chunks = [chunk(tool(0, "i", called, "{}")), chunk({}, "tool_calls")]
+        return [head(), send_bytes(sse(*chunks) + DONE)]
+
+    tools = {
+        "/v1/messages": [{"name": name, "input_schema": SCHEMA}],
+        "/v1/responses": [{"type": "function", "name": name, "parameters": SCHEMA}],
+    }
+    own = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}}]
+    body = {"input": "Hi"} if path == "/v1/responses" else {"messages": [Q], "max_tokens": 99}
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.choose = answer
+        json = {"model": M, **body, "stream": True, "tools": tools.get(path, own)}
+        reply = await relay.client.post(path, json=json)
+    events = [loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+    shown = [event for event in events if event.get("type") != "notice"]
+
+    assert name in names_in(shown)
+    if name != "look" and path == "/v1/chat":
+        (notice,) = [event["message"] for event in events if event["type"] == "notice"]
+        assert repr(name)[:80] in notice
+
+
+def test_short_names_differ_and_stay():
+    chat = parse_chat_request(
+        dumps(
+            {
+                "messages": [Q],
+                "tools": [
+                    {"type": "function", "function": {"name": name}}
+                    for name in (LONG, f"{LONG}x", "a.b", "a/b", "a_b")
+                ],
+            }
+        ).encode()
+    )
+    names = find_short_names(chat, OPENAI_NAMES)
+
+    assert len({*names.values()}) == 4
+    assert names == find_short_names(chat, OPENAI_NAMES)
+    assert names["a.b"].startswith("a_b_")

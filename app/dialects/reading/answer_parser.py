@@ -5,7 +5,7 @@ marker call `_complete` when it arrives, the others override `finished` or `_is_
 other end is a truncation. Messages after the end are ignored.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ...bounds import has_more_values
@@ -74,6 +74,10 @@ class AnswerParser:
         an earlier call under the id of a new one, and does not run it.
         """
         self._builder.known_calls = ids
+
+    def know_names(self, names: Mapping[str, str]) -> None:
+        """Set the names of tools to restore, by those that were sent instead."""
+        self._builder.tool_names = names
 
     def keep_provider_data(self) -> None:
         """Emit `ProviderData` too, for a client of the same dialect."""
@@ -161,13 +165,12 @@ class AnswerParser:
             self._end_with(parse_finish_error(raw, upstream=self._upstream))
         elif self._builder.empty:
             self._fail("upstream_unavailable", "ended its answer before generating anything")
-        elif broken := self._builder.explain_calls(at_limit=self._at_limit):
+        elif broken := self._builder.explain_calls(self._is_at_limit):
             self._fail("upstream_tool_failed", broken)
         else:
             self._builder.end("completed")
 
-    @property
-    def _at_limit(self) -> bool:
+    def _is_at_limit(self) -> bool:
         """Whether the provider counts as many tokens as the answer may have."""
         counts, limit = self._builder.counts, self.output_limit
         written = counts.output_tokens if counts is not None else None

@@ -86,7 +86,7 @@ class ChoiceState(msgspec.Struct):
         """Return the finish reason of `choice.end`, None if the choice did not finish."""
         calls = self.calls
         called = calls is not None and bool(calls.by_block)
-        if self.torn and not completed:
+        if not completed and self.torn:
             return None
         if self.finish is None:
             if not completed:

@@ -10,9 +10,10 @@ and choice, so that nothing follows a `choice.end`, whatever an upstream sends a
 reason.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, SupportsIndex
+from types import MappingProxyType
+from typing import Any, Final, Literal, SupportsIndex
 
 import msgspec
 
@@ -57,6 +58,8 @@ from .json_values import clean, encode, size
 from .split_text import well_formed
 from .tool_calls import CallState, ChoiceCalls
 
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 class _FewEvents(list[Event]):
     """The events of one message, at most `MAX_EVENTS`."""
@@ -80,6 +83,8 @@ class EventBuilder:
         self.ended = False
         self.known_calls: Collection[str] = ()
         """The ids of calls in earlier answers, which this answer may not reuse."""
+        self.tool_names: Mapping[str, str] = _NO_NAMES
+        """The names of tools to restore, by those that the provider knows."""
         self.keeps_provider_data = False
         self._events: list[Event] = []
         self._choices: dict[int, ChoiceState] = {}
@@ -140,17 +145,19 @@ class EventBuilder:
         calls = self._choice(choice).calls
         return calls is not None and calls.torn
 
-    def explain_calls(self, *, at_limit: bool) -> str | None:
-        """Return what is wrong with the calls of an ended answer, if its output limit does not
-        explain it.
+    def explain_calls(self, is_at_limit: Callable[[], bool]) -> str | None:
+        """Return what is wrong with the calls of an ended answer, unless its output limit explains
+        it.
 
         A call that the limit cut ends as `length`; a choice with a broken call has not finished.
         """
         wrong = None
         for state in self._choices.values():
+            if state.calls is None and state.finish != "tool_calls":
+                continue
             if (what := state.find_broken_call()) is None:
                 continue
-            cut = at_limit and state.torn
+            cut = state.torn and is_at_limit()
             state.finish, state.raw = "length" if cut else None, None
             wrong = wrong or (None if cut else what)
         return wrong
@@ -336,7 +343,8 @@ class EventBuilder:
         shown = make_call_id(block) if known else call.id
         calls.ids.add(call.id)
         calls.by_block[block] = call
-        self._events.append(ToolCallStart(block, shown, name=call.name, choice=choice, raw=raw))
+        name = self.tool_names.get(call.name, call.name)
+        self._events.append(ToolCallStart(block, shown, name=name, choice=choice, raw=raw))
 
     def end_tool_call(self, choice: int, block: int | None) -> None:
         """End the tool call of a block, for formats that mark the end of the arguments."""

@@ -1,9 +1,16 @@
-"""What the providers of a format refuse in a conversation, as data, and the fit to it.
+"""What the providers of a format refuse in turns and names of tools, as data, and the fit to it.
 
 Each row has its source; a builder fits its turns by them, and says so by its changes.
 """
 
+import re
+from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from ...requests import AssistantMessage, ChatRequest, ToolChoice
 
 BEGIN: Final = "Begin."
 """The text of a turn of the user that a provider requires and the client did not send."""
@@ -49,3 +56,67 @@ def fit_turns(
             changes.append(f"does not allow a {kind} without a text: added one")
             turn["content"] = [*blocks, {"text": f"See the {kind}."}]
     return list(dict.fromkeys(changes))
+
+
+OPENAI_NAMES: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""`Invalid 'tools[0].function.name': string does not match pattern`, `string too long` (400 of Chat
+Completions and Responses, 2025-12); compatible hosts repeat it."""
+
+CONVERSE_NAMES: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""API reference of ToolSpecification."""
+
+ANTHROPIC_NAMES: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+"""`tools.0.custom.name: String should match pattern` (400 of the Messages API, 2026-03)."""
+
+GEMINI_NAMES: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+"""API reference of FunctionDeclaration."""
+
+_SHORT: Final = 64
+"""Characters that all formats allow."""
+_DIGEST: Final = 10
+
+
+def find_short_names(chat: ChatRequest, allowed: re.Pattern[str] | None) -> dict[str, str]:
+    """Return the names to send for those of tools that a format refuses, which MCP servers have.
+
+    The same name is the same in every turn: it begins as the original, and ends in a digest.
+    """
+    if allowed is None:
+        return {}
+    names = [tool.function.name for tool in chat.tools or ()]
+    for message in chat.messages:
+        if isinstance(message, AssistantMessage):
+            names += [call.function.name for call in message.tool_calls or ()]
+    return {name: _shorten(name) for name in names if name and not allowed.fullmatch(name)}
+
+
+def rename_tools(chat: ChatRequest, names: Mapping[str, str]) -> ChatRequest:
+    """Return a request with other names of tools: of those offered, chosen, allowed and called."""
+
+    def rename(item: Any) -> Any:
+        function = item.function
+        if (name := names.get(function.name)) is None:
+            return item
+        return replace(item, function=replace(function, name=name))
+
+    messages = [
+        replace(message, tool_calls=[rename(call) for call in message.tool_calls])
+        if isinstance(message, AssistantMessage) and message.tool_calls
+        else message
+        for message in chat.messages
+    ]
+    choice = chat.tool_choice
+    return replace(
+        chat,
+        messages=messages,
+        tools=chat.tools and [rename(tool) for tool in chat.tools],
+        tool_choice=rename(choice) if isinstance(choice, ToolChoice) else choice,
+        allowed_tools=chat.allowed_tools and [names.get(n, n) for n in chat.allowed_tools],
+    )
+
+
+def _shorten(name: str) -> str:
+    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    head = plain if plain[0].isalpha() else f"_{plain}"
+    digest = sha256(name.encode(errors="replace")).hexdigest()[:_DIGEST]
+    return f"{head[: _SHORT - _DIGEST - 1]}_{digest}"

@@ -9,6 +9,7 @@ from ...upstream_format import (
     UpstreamFormat,
     find_no_tool,
 )
+from ...writing.request_rules import ANTHROPIC_NAMES
 from ...writing.token_counts import CountCall, send_some
 from .. import NAME
 from . import request
@@ -46,6 +47,7 @@ DIALECT = UpstreamFormat(
     decoder=LenientDecoder,
     parser=Parser,
     render_request=request.render_request,
+    tool_names=ANTHROPIC_NAMES,
     quirks=request.Quirks,
     headers={"anthropic-version": "2023-06-01"},
     models_path="v1/models",
@@ -63,6 +65,7 @@ DIALECT = UpstreamFormat(
 VERTEX = DIALECT._replace(
     path="{model}:streamRawPredict",
     render_request=request.render_vertex_request,
+    tool_names=ANTHROPIC_NAMES,
     headers={},
     models_path=None,
     passthrough={
@@ -80,6 +83,7 @@ BEDROCK = DIALECT._replace(
     path="model/{model}/invoke-with-response-stream",
     decoder=BedrockDecoder,
     render_request=request.render_bedrock_request,
+    tool_names=ANTHROPIC_NAMES,
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     find_hosted_tool=find_no_tool,

@@ -3,6 +3,7 @@
 from ....framing.eventstream import Decoder
 from ... import embeddings_calls
 from ...upstream_format import OptionNames, Quirks, UpstreamFormat, under
+from ...writing.request_rules import CONVERSE_NAMES
 from ...writing.token_counts import CountCall
 from . import request
 from .parser import Parser
@@ -35,6 +36,7 @@ CONVERSE = UpstreamFormat(
     decoder=Decoder,
     parser=Parser,
     render_request=request.render_request,
+    tool_names=CONVERSE_NAMES,
     quirks=Quirks,
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,

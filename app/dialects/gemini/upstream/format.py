@@ -3,6 +3,7 @@
 from ....framing.json_array import JsonArrayDecoder
 from ....framing.lenient import LenientDecoder
 from ...upstream_format import OptionNames, ResumableAnswer, UpstreamFormat, under
+from ...writing.request_rules import GEMINI_NAMES
 from ...writing.token_counts import CountCall
 from . import request
 from .embeddings import EMBEDDINGS
@@ -40,6 +41,7 @@ DIALECT = UpstreamFormat(
     decoder=JsonArrayDecoder,
     parser=Parser,
     render_request=request.render_request,
+    tool_names=GEMINI_NAMES,
     quirks=request.Quirks,
     models_path=_MODELS,
     ignored=request.IGNORED,
@@ -80,6 +82,7 @@ INTERACTIONS = UpstreamFormat(
     decoder=LenientDecoder,
     parser=InteractionsParser,
     render_request=interactions.render_request,
+    tool_names=GEMINI_NAMES,
     quirks=interactions.Quirks,
     models_path=_MODELS,
     ignored=interactions.IGNORED,

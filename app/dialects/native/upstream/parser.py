@@ -1,6 +1,6 @@
 """Parser of recorded events: returns them unchanged, and ends a truncated recording."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -43,6 +43,9 @@ class Parser:
 
     def know_calls(self, ids: Collection[str]) -> None:
         """Do nothing: a replay keeps its recorded ids."""
+
+    def know_names(self, names: Mapping[str, str]) -> None:
+        """Do nothing: a replay keeps its recorded names."""
 
     def keep_provider_data(self) -> None:
         """Do nothing: a replay keeps what was recorded."""

@@ -9,6 +9,7 @@ from ...upstream_format import (
     ResumableAnswer,
     UpstreamFormat,
 )
+from ...writing.request_rules import OPENAI_NAMES
 from ...writing.token_counts import CountCall, send_some
 from .. import NAME
 from . import request
@@ -51,6 +52,7 @@ DIALECT = UpstreamFormat(
     decoder=LenientDecoder,
     parser=Parser,
     render_request=request.render_request,
+    tool_names=OPENAI_NAMES,
     quirks=request.Quirks,
     ignored=request.IGNORED,
     client_format=NAME,
