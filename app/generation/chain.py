@@ -157,16 +157,18 @@ class Chain:
         Return False and pass nothing on if nothing was received, or if a stage might have to wait
         with it; then it is only billed.
         """
-        last = self.cut_off(status, error)
-        return bool(last) and await self._first().take(last)
-
-    def cut_off(self, status: Status, error: RelayError | None) -> Sequence[Event]:
-        """End the current call from outside; return what it has received, if it may be shown."""
         last = self.attempts.call.stop(status, error)
         if self._original is None:
-            return last
+            return bool(last) and await self._first().take(last)
         self._original += last
-        return ()
+        return False
+
+    def drop(self) -> None:
+        """Drop the current call, whose parser may have failed; what has waited is only billed."""
+        call = self.attempts.call
+        call.drop()
+        if self._original is not None:
+            self._original += call.reading.rest()
 
     def charge(self, events: Sequence[Event], end: StreamEnd) -> None:
         """Charge the last call, as the stream ends with these events."""

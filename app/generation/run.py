@@ -172,7 +172,7 @@ class Run:
         if life.state == "ended":
             return
         life.stopped = life.stopped or Stopped("failed", error, "relay")
-        self._chain.cut_off("failed", error)
+        self._chain.drop()
         written = await read_all(self._log, self.stream)
         self._count = len(written)
         await self._close(written, Stopped("failed", error, life.stopped.by))

@@ -236,7 +236,7 @@ async def test_dropped_conversation_is_unknown_and_its_client_can_send_it_again(
 
 
 async def test_old_conversation_is_dropped(monkeypatch):
-    monkeypatch.setattr(admission, "KEPT_S", 0)
+    monkeypatch.setattr(admission, "MAX_UNUSED_S", 0)
     async with serve(authenticator=None) as relay, connect(relay) as connection:
         first = (await warm_up(connection, input=PIECE))["response"]["id"]
         await warm_up(connection, stream_id="b")
