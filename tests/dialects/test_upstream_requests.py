@@ -124,6 +124,7 @@ def options(**options: Any) -> dict[str, Any]:
 
 ANY_TEXT, ANY_JSON = {"type": "text"}, {"type": "json_object"}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+CLOSED = {**SCHEMA, "additionalProperties": False}
 F, D = function("f"), function("f", description="d", parameters=SCHEMA)
 STRICT = function("f", strict=True)
 LIMITS = {"max_tokens": 5, "max_completion_tokens": 6}
@@ -207,7 +208,7 @@ FIELDS: dict[str, list[Any]] = {
         ({"tools": [F]}, {"tools": [told("f")]}),
         (
             {"tools": [function("f", description="d", parameters=SCHEMA, strict=True)]},
-            {"tools": [{"name": "f", "description": "d", "input_schema": SCHEMA, "strict": True}]},
+            {"tools": [{"name": "f", "description": "d", "input_schema": CLOSED, "strict": True}]},
         ),
         (
             {"tools": [function("g", description="", parameters={"properties": {}}, strict=False)]},
@@ -230,7 +231,7 @@ FIELDS: dict[str, list[Any]] = {
         ({"response_format": ANY_JSON}, {"system": [{"type": "text", "text": JSON_ONLY}]}),
         (
             {"response_format": form(schema=SCHEMA, strict=True)},
-            {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+            {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}},
         ),
         ({"reasoning_effort": "low"}, thinks("low")),
         ({"reasoning_effort": "xhigh"}, thinks("xhigh")),
@@ -242,7 +243,7 @@ FIELDS: dict[str, list[Any]] = {
             {
                 "thinking": thinks("high")["thinking"],
                 "output_config": {
-                    **{"effort": "high", "format": {"type": "json_schema", "schema": SCHEMA}}
+                    **{"effort": "high", "format": {"type": "json_schema", "schema": CLOSED}}
                 },
             },
         ),
@@ -271,7 +272,7 @@ FIELDS: dict[str, list[Any]] = {
         (
             {
                 "reasoning_effort": "low",
-                "response_format": form(description="d", schema={"type": "object"}),
+                "response_format": form(description="d", schema={"type": "string"}),
             },
             {
                 "outputConfig": {
@@ -279,7 +280,7 @@ FIELDS: dict[str, list[Any]] = {
                         "type": "json_schema",
                         "structure": {
                             "jsonSchema": {
-                                **{"schema": '{"type":"object"}', "name": "n", "description": "d"}
+                                **{"schema": '{"type":"string"}', "name": "n", "description": "d"}
                             }
                         },
                     },

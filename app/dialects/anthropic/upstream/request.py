@@ -21,6 +21,7 @@ from ...writing.claude import (
     takes_prefill,
 )
 from ...writing.conversation import JSON_ONLY, fit_user, refuse_choices, restrict_tools, unsupported
+from ...writing.enforced_schemas import fit_schemas
 from ...writing.exchange import ExchangeForm, arrange
 from ...writing.request_rules import ANTHROPIC_TURNS, fit_turns
 from .messages import FORMAT, mark_last, render_mark, render_messages
@@ -128,7 +129,8 @@ def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatReque
         request, dropped = leave_out_refused(request, model=model, budgeted=budgeted)
     request, chosen = choose_sampling(request, model=model)
     request, blank = drop_blank_stops(request)
-    return request, [*changes, *dropped, *chosen, *blank]
+    request, fitted = fit_schemas(request)
+    return request, [*changes, *dropped, *chosen, *blank, *fitted]
 
 
 def _render(

@@ -37,6 +37,7 @@ from ...writing.conversation import (
     restrict_tools,
     unsupported,
 )
+from ...writing.enforced_schemas import fit_schemas
 from ...writing.exchange import ExchangeForm, arrange
 from ...writing.request_rules import CONVERSE_TURNS, fit_turns
 from ...writing.token_counts import pick
@@ -163,7 +164,8 @@ def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
     request, chosen = choose_sampling(request, model=model)
     request, blank = drop_blank_stops(request) if _is_claude(model) else (request, [])
     request, changes = _fit_effort(request, model=model, thinks=thinks)
-    return request, [*arranged, *refused, *chosen, *blank, *changes]
+    request, fitted = fit_schemas(request)
+    return request, [*arranged, *refused, *chosen, *blank, *changes, *fitted]
 
 
 def _find_thinking(options: dict[str, Any]) -> Any:
