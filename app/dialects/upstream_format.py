@@ -187,6 +187,8 @@ class PassthroughBody(NamedTuple):
 
     body: dict[str, Any]
     headers: Mapping[str, str] = {}
+    changes: Sequence[str] = ()
+    """Changes that the provider requires, each as the end of a sentence about the upstream."""
 
 
 class DroppedItems(NamedTuple):

@@ -186,8 +186,13 @@ class RequestBuilder:
         if marks and passthrough.mark_cache is not None:
             passthrough.mark_cache(fields)
         body = passthrough.finish(fields, model=self._model, quirks=self._quirks)
-        notices = self._list_notices([], not_allowed=dropped, unknown=unknown)
-        return TargetRequest(body, passed.headers, notices)
+        changes = [*passed.changes]
+        overridden = passed.headers.keys() & {name.lower() for name in self._upstream.headers}
+        for name in sorted(overridden):
+            changes.append(f"has its own {name} (setting headers): the client's was dropped")
+        headers = {n: value for n, value in passed.headers.items() if n not in overridden}
+        notices = self._list_notices(changes, not_allowed=dropped, unknown=unknown)
+        return TargetRequest(body, headers, notices)
 
     def _translate(self, chat: ChatRequest, client_body: ClientBody | None) -> TargetRequest:
         """Render a chat request in the upstream's format."""

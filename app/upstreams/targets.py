@@ -86,8 +86,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         """
         content = msgspec.json.encode(request.body)
         call = await build(self.upstream, "POST", self._url, content=content)
-        if request.headers:
-            _add_headers(call, request.headers)
+        call.headers.update(request.headers)
         return msgspec.structs.replace(call, **fields)
 
     async def build_stored(self, method: str, answer: str, query: str = "") -> HttpCall:
@@ -110,7 +109,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         request = self.build_request(chat)
         body = count.render(request.body, model=self.model, base_url=self.upstream.base_url)
         call = await self.build_json(count.path, body)
-        _add_headers(call, request.headers)
+        call.headers.update(request.headers)
         return call
 
     @cached_property
@@ -150,13 +149,6 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         """
         url = f"{self.upstream.base_url}/{path}".replace(MODEL, _as_segment(self.model))
         return await build(self.upstream, "POST", url, content=content)
-
-
-def _add_headers(call: HttpCall, headers: Mapping[str, str]) -> None:
-    """Append a client's headers to those of the settings."""
-    for name, value in headers.items():
-        own = call.headers.get(name)
-        call.headers[name] = f"{own},{value}" if own else value
 
 
 def _as_segment(model: str) -> str:

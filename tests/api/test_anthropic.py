@@ -481,7 +481,7 @@ async def test_the_settings_of_an_upstream_hold_for_what_is_sent_on(tmp_path: Pa
     assert reply.json()["content"] == [{"type": "text", "text": "Hi"}]
     kept = {name: value for name, value in RICH.items() if name != "temperature"}
     assert claude.calls[0].json == {**kept, "model": "c", "stream": True, "top_k": 3}
-    assert claude.calls[0].headers["anthropic-beta"] == "own-1,a-1"
+    assert claude.calls[0].headers["anthropic-beta"] == "own-1"
 
 
 async def test_the_next_target_is_told_in_its_own_words(tmp_path: Path) -> None:

@@ -64,9 +64,11 @@ class _Changes:
 
     def list(self) -> list[str]:
         """Return them as the end of a sentence about the upstream, or nothing."""
-        moved = self.moved and f"moved {_name(self.moved)} into descriptions"
-        dropped = self.dropped and f"dropped {_name(self.dropped)} beside $ref"
-        found = [*filter(None, (moved, dropped)), *sorted(self.others)]
+        found = sorted(self.others)
+        if self.dropped:
+            found.insert(0, f"dropped {_name(self.dropped)} beside $ref")
+        if self.moved:
+            found.insert(0, f"moved {_name(self.moved)} into descriptions")
         return [f"enforces only a part of JSON Schema: {'; '.join(found)}"] if found else []
 
 

@@ -16,7 +16,7 @@ from . import request
 from .bedrock_invoke import Decoder as BedrockDecoder
 from .bedrock_invoke import render_count
 from .parser import Parser
-from .passthrough import add_system, mark_cache, pass_on, pass_on_bedrock
+from .passthrough import add_system, mark_cache, pass_on, pass_on_bedrock, pass_on_vertex
 
 _COUNTED = (
     "messages system tools tool_choice thinking output_config output_format cache_control"
@@ -69,7 +69,7 @@ VERTEX = DIALECT._replace(
     headers={},
     models_path=None,
     passthrough={
-        NAME: Passthrough(pass_on, request.finish_vertex, add_system, mark_cache=mark_cache)
+        NAME: Passthrough(pass_on_vertex, request.finish_vertex, add_system, mark_cache=mark_cache)
     },
     token_count=CountCall(
         "count-tokens:rawPredict",

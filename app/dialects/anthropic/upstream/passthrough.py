@@ -11,13 +11,22 @@ from ...reading.json_values import mappings, string
 from ...reasoning_signatures import is_packed
 from ...upstream_format import PassthroughBody
 from .. import ATTRIBUTION, BETA
+from .betas import choose_betas
 
 _MARK: Final = {"type": "ephemeral"}
 
 
 def pass_on(client_body: ClientBody, *, quirks: object = None) -> PassthroughBody:
-    """Return the body and headers for Anthropic's API and Vertex AI."""
+    """Return the body and headers for Anthropic's API."""
     return PassthroughBody(_body(client_body), client_body.headers)
+
+
+def pass_on_vertex(client_body: ClientBody, *, quirks: object = None) -> PassthroughBody:
+    """Return the body and headers for Vertex AI."""
+    body = _body(client_body)
+    betas = choose_betas(_list_betas(client_body), "vertex", body)
+    headers = {BETA: ",".join(betas.taken)} if betas.taken else {}
+    return PassthroughBody(body, headers, betas.changes)
 
 
 def pass_on_bedrock(client_body: ClientBody, *, quirks: object = None) -> PassthroughBody:
@@ -25,9 +34,15 @@ def pass_on_bedrock(client_body: ClientBody, *, quirks: object = None) -> Passth
     body = _body(client_body)
     if isinstance(system := body.get("system"), list):
         body["system"] = [block for block in mappings(system) if not _is_attribution(block)]
-    if betas := client_body.headers.get(BETA):
-        body["anthropic_beta"] = betas.split(",")
-    return PassthroughBody(body)
+    betas = choose_betas(_list_betas(client_body), "bedrock", body)
+    if betas.taken:
+        body["anthropic_beta"] = betas.taken
+    return PassthroughBody(body, changes=betas.changes)
+
+
+def _list_betas(client_body: ClientBody) -> list[str]:
+    names = client_body.headers.get(BETA)
+    return names.split(",") if names else []
 
 
 def add_system(body: dict[str, Any], text: str) -> None:
