@@ -26,6 +26,9 @@ MAX_OPTIONS: Final = 16_384
 UPLOAD_BYTES: Final = 26 * 2**20
 """The most bytes of a form, unless `max_request_bytes` is more: OpenAI takes files of 25 MB."""
 
+TIMED_BYTES: Final = 4 * 2**20
+"""Bytes that come within `body_timeout_s`: 1.1 Mbit/s, the uplink of a phone."""
+
 JSON: Final = "application/json"
 FORM: Final = "multipart/form-data"
 
@@ -71,6 +74,7 @@ class Endpoints:
                 the client has used its share of the memory.
             ClientDisconnect: the client disconnected before the end.
         """
+        setting = "" if max_bytes else " (max_request_bytes)"
         if max_bytes is None:
             max_bytes = self._http_settings.max_request_bytes
         if form:
@@ -78,7 +82,7 @@ class Endpoints:
         headers = request.scope[REQUEST_HEADERS]
         content_type = headers.get(b"content-type", NO_VALUE)[0].decode("latin-1")
         media_type = content_type.partition(";")[0].strip().lower()
-        too_large = partial(_too_large, max_bytes)
+        too_large = partial(_too_large, max_bytes, setting)
         wanted = FORM if form else JSON
         if media_type != wanted and (form or not media_type.endswith("+json")):
             if not may_be_empty:
@@ -86,15 +90,14 @@ class Endpoints:
             max_bytes, too_large = 0, partial(_unsupported, media_type, wanted)
         length = headers.get(b"content-length", NO_VALUE)[0]
         if length.isdigit() and int(length[:15]) > max_bytes:
-            raise too_large()
+            raise too_large(int(length[:15]))
         body = client_of(request).take_body()  # nearly every body comes with its head
         if body is not None:
             if len(body) > max_bytes:
-                raise too_large()
+                raise too_large(len(body))
             return body
         return await _wait(
-            _read(request, memory, max_bytes, too_large),
-            timeout_s=self._http_settings.body_timeout_s,
+            _read(request, memory, max_bytes, too_large, self._http_settings.body_timeout_s),
             stopping=self._hub.shutdown.stopping,
         )
 
@@ -138,43 +141,54 @@ class Endpoints:
 
 
 async def _read(
-    request: Request, memory: RequestMemory, max_bytes: int, too_large: Callable[[], RequestError]
+    request: Request,
+    memory: RequestMemory,
+    max_bytes: int,
+    too_large: Callable[..., RequestError],
+    timeout_s: float,
 ) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise too_large()
-        if chunk:
-            memory.resize(len(body))
+    body, began_at = bytearray(), asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout(timeout_s) as deadline:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > max_bytes:
+                    raise too_large()
+                if chunk:
+                    memory.resize(len(body))
+                    deadline.reschedule(began_at + timeout_s * (1 + len(body) / TIMED_BYTES))
+    except TimeoutError:
+        raise RequestError(
+            "invalid_request",
+            f"the body came too slowly: {len(body)} bytes; send it within {timeout_s:g} s, and "
+            f"{timeout_s:g} s more for each {TIMED_BYTES // 2**20} MiB",
+        ) from None
     return bytes(body)
 
 
-async def _wait(
-    reading: Coroutine[Any, Any, bytes], *, timeout_s: float, stopping: asyncio.Event
-) -> bytes:
-    """Wait for a body until the timeout, or until the relay stops."""
+async def _wait(reading: Coroutine[Any, Any, bytes], *, stopping: asyncio.Event) -> bytes:
+    """Wait for a body until the relay stops."""
     task = asyncio.ensure_future(reading)
     stopped = asyncio.ensure_future(stopping.wait())
     try:
-        await asyncio.wait({task, stopped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
     finally:
         task.cancel()
         stopped.cancel()
-    if stopping.is_set():
-        raise shutting_down()
-    raise RequestError("invalid_request", f"the body did not come within {timeout_s:g} s")
+    raise shutting_down()
 
 
-def _too_large(max_bytes: int) -> RequestError:
+def _too_large(max_bytes: int, setting: str, size: int | None = None) -> RequestError:
+    shown = f"more than {max_bytes}" if size is None else size
     return RequestError(
-        "request_too_large", f"the body is larger than the limit of {max_bytes} bytes"
+        "request_too_large",
+        f"the body of {shown} bytes is larger than the limit of {max_bytes} bytes{setting}",
     )
 
 
-def _unsupported(media_type: str, wanted: str) -> RequestError:
+def _unsupported(media_type: str, wanted: str, _: int | None = None) -> RequestError:
     return RequestError(
         "unsupported_media_type",
         f"the content type is {repr(media_type) if media_type else 'missing'}; send "

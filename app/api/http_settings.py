@@ -14,8 +14,9 @@ class HttpSettings(msgspec.Struct, frozen=True):
     linger_s: float = 60
     send_timeout_s: float = 30
     drain_s: float = 5
-    max_request_bytes: int = 4 * 2**20
+    max_request_bytes: int = 32 * 2**20
     body_timeout_s: float = 30
+    """The time for a body, and as much again for each `endpoints.TIMED_BYTES` of it."""
     retention_s: float = 900
     """How long the log keeps an ended stream."""
     longest_s: float = 1800

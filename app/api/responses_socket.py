@@ -338,7 +338,8 @@ class _Connection:
                 if len(items) > self._max_bytes:
                     raise RequestError(
                         "request_too_large",
-                        f"the conversation is larger than the limit of {self._max_bytes} bytes",
+                        f"the conversation of {len(items)} bytes is larger than the limit of "
+                        f"{self._max_bytes} bytes (max_request_bytes)",
                     )
                 fields["input"] = msgspec.Raw(items)
                 del fields["previous_response_id"]

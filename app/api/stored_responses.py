@@ -127,7 +127,8 @@ class StoredResponses:
         whole = replace_input(body, [*(item.data for item in earlier), *own])
         if len(whole) > self._http_settings.max_request_bytes:
             raise _too_large(
-                f"it is larger than the limit of {self._http_settings.max_request_bytes} bytes"
+                f"its {len(whole)} bytes are larger than the limit of "
+                f"{self._http_settings.max_request_bytes} bytes (max_request_bytes)"
             )
         memory.resize(estimate_memory(whole))
         stored = Stored(join_items(own), previous)

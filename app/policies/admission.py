@@ -256,7 +256,10 @@ class Admission:
                     # Else one large request could drop the memory of all others.
                     may_reclaim = False
                     if share.bytes > memory.size:
-                        raise _limited("your requests use all the memory for one address or key")
+                        raise _limited(
+                            "your requests use all the memory for one address or key, a part of "
+                            "max_request_memory_bytes"
+                        )
             excess = self.bytes + by - most
             if excess > 0 and not (may_reclaim and self._reclaim(excess)):
                 raise ServiceError(

@@ -44,12 +44,14 @@ PIECE_BYTES = 8 * 1024
 HEAD_S = 30
 """How long the head of a request may take, and a connection may be open without one."""
 
-BODY_S = 60
-"""How long a body may take, for endpoints that do not read it; those that do give up sooner."""
+BODY_S = 300
+"""How long a body may take, for endpoints that do not read it; those that do give up sooner: after
+270 s for one of 32 MiB."""
 
 REST_S = 30
-REST_BYTES = 16 * 2**20
-"""Seconds and bytes of input after an answer: many clients read it only after sending all."""
+REST_BYTES = 64 * 2**20
+"""Seconds and bytes of input after an answer: many clients read it only after sending all, also a
+body that is twice as large as `max_request_bytes`."""
 
 CLOCK_S = 0.002
 """How early a timer may fire."""

@@ -131,7 +131,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     responses_websocket: bool = True
     url_schemes: tuple[Scheme, ...] = ("https", "data")
 
-    max_request_bytes: Bytes = 4 * 2**20
+    max_request_bytes: Bytes = 32 * 2**20
     max_request_memory_bytes: Bytes = 256 * 2**20
     max_line_bytes: Bytes = 8 * 2**20
     max_event_bytes: Bytes = 8 * 2**20

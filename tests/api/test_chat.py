@@ -275,7 +275,7 @@ async def test_bad_request_is_named(body, told):
 @pytest.mark.parametrize("announced", [True, False])
 async def test_large_body_is_refused(announced):
     async with serve_relay() as relay:
-        body = json.dumps({"messages": [{"role": "user", "content": "x" * 10_000_000}]}).encode()
+        body = json.dumps({"messages": [{"role": "user", "content": "x" * 34_000_000}]}).encode()
 
         async def pieces():
             for start in range(0, len(body), 65536):
@@ -289,7 +289,7 @@ async def test_large_body_is_refused(announced):
 
         assert 413 == response.status_code
         assert "request_too_large" == response.json()["code"]
-        assert "4194304 bytes" in response.json()["detail"]
+        assert "33554432 bytes" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", ""])

@@ -198,7 +198,7 @@ async def test_others_are_told_that_no_relay_answers(tmp_path):
     assert ("producer_lost", True) == (problem["code"], problem["retryable"])
 
 
-@pytest.mark.parametrize(("size", "says"), [(2**22 + 1, "4194304"), (5 * 2**20 + 1, "5 MiB")])
+@pytest.mark.parametrize(("size", "says"), [(2**25 + 1, "33554432"), (33 * 2**20 + 1, "33 MiB")])
 async def test_request_that_is_too_large_is_refused_in_json(size, says, tmp_path):
     headers = {"content-type": "application/json"}
     async with (

@@ -22,7 +22,7 @@ location / {{
 }}
 """
 ONE_ONE = 'proxy_http_version 1.1; proxy_set_header Connection "";'
-SIZE = "client_max_body_size 5m;"
+SIZE = "client_max_body_size 33m;"
 
 
 def nginx(

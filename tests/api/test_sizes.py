@@ -1,0 +1,123 @@
+"""The sizes of request bodies: an agent's session with pictures passes, and what does not says why."""
+
+import asyncio
+import base64
+import json
+import os
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.api.http_settings import HttpSettings
+from app.policies.admission import WIDE_FACTOR, Shares
+from app.settings import Settings
+from app.testing.relay import start_relay
+from app.testing.upstream import answer
+from tests.serving import HELLO, serve_relay, serve_script
+
+JSON = {"content-type": "application/json"}
+MIB = 2**20
+
+
+def pictures(size: int, *, said: str = "look") -> bytes:
+    """A session of an agent with five screenshots, of so many bytes in all."""
+    data = base64.b64encode(os.urandom(size // 5 * 3 // 4)).decode()
+    part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    content = [{"type": "text", "text": said}, *[part] * 5]
+    body = {"model": "openai/m", "messages": [{"role": "user", "content": content}]}
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+async def test_pictures_of_6_mib_pass_by_default():
+    async with serve_script(answer("seen")) as (relay, upstream):
+        body = pictures(6 * MIB)
+        reply = await relay.client.post("/v1/chat/completions", content=body, headers=JSON)
+
+        assert 200 == reply.status_code
+        assert len(upstream.calls[0].body) > 6 * MIB - 100
+
+
+def test_largest_body_fits_the_memory_for_requests_also_with_wide_characters():
+    settings = Settings()
+
+    assert 32 * MIB == settings.max_request_bytes
+    assert settings.max_request_bytes * WIDE_FACTOR < Shares().max_request_memory_bytes
+    assert settings.max_request_memory_bytes == Shares().max_request_memory_bytes
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_refusal_names_the_size_and_the_setting(announced):
+    async def pieces():
+        yield b"x" * 3000
+
+    async with serve_relay(max_request_bytes=2000) as relay:
+        content = b"x" * 3000 if announced else pieces()
+        reply = await relay.client.post("/v1/chat", content=content, headers=JSON)
+
+    assert 413 == reply.status_code
+    size = "of 3000 bytes" if announced else "of more than 2000 bytes"
+    assert f"the body {size} is larger than the limit of 2000 bytes" in reply.json()["detail"]
+    assert "max_request_bytes" in reply.json()["detail"]
+
+
+async def test_share_of_the_memory_that_is_used_up_is_named_by_its_setting():
+    headers = {"x-forwarded-for": "203.0.113.7"}
+    body = {**HELLO, "provider_options": {"a": [{}] * 500}}
+    async with serve_relay(max_request_memory_bytes=400_000) as relay:
+        with relay.hub.admission.receive("203.0.113.7") as memory:
+            memory.resize(90_000)
+            reply = await relay.client.post("/v1/chat", json=body, headers=headers)
+
+    assert 429 == reply.status_code
+    assert "max_request_memory_bytes" in reply.json()["detail"]
+
+
+class InHalfASecond(HttpSettings, frozen=True):
+    body_timeout_s: float = 0.5
+
+
+@pytest.mark.parametrize(("size", "status"), [(8 * MIB, 200), (1000, 400)])
+async def test_body_has_more_time_the_more_of_it_has_come(size, status, monkeypatch):
+    """A phone sends 8 MiB in a minute: 30 s for any body would be 1.1 MB/s for the largest."""
+    monkeypatch.setattr("app.api.application.HttpSettings", InHalfASecond)
+    body = {**HELLO, "model": "demo", "stream": False, "max_tokens": 1}
+
+    async def pieces():
+        yield b" " * size
+        await asyncio.sleep(0.8)  # measures time
+        yield json.dumps(body).encode()
+
+    async with serve_relay() as relay:
+        reply = await relay.client.post("/v1/chat", content=pieces(), headers=JSON)
+
+    assert status == reply.status_code
+    assert ("too slowly" in reply.text) == (status == 400)
+
+
+def peak_mib() -> int:
+    """The most memory that the relay, the child of this process, has had."""
+    peaks = [0]
+    for status in Path("/proc").glob("[0-9]*/status"):
+        text = status.read_text()
+        if f"PPid:\t{os.getpid()}\n" in text and "VmHWM:" in text:
+            peaks.append(int(text.split("VmHWM:")[1].split()[0]) // 1024)
+    return max(peaks)
+
+
+@pytest.mark.proving
+@pytest.mark.alone
+@pytest.mark.parametrize("said", ["look", "見て"])
+def test_a_session_of_28_8_mb_takes_bounded_memory(said):
+    body = pictures(28_800_000, said=said)
+    with start_relay() as relay:
+        before = peak_mib()
+        relay.upstream.script = answer("seen")
+        body = body.replace(b"openai/m", b"scripted/m")
+        reply = httpx2.post(
+            f"{relay.api_url}/chat/completions", content=body, headers=JSON, timeout=30
+        )
+        taken = peak_mib() - before
+
+    assert 200 == reply.status_code
+    assert taken < 4 * len(body) / MIB
