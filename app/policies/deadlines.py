@@ -37,8 +37,8 @@ class Timeouts(msgspec.Struct, frozen=True):
 class Limits(Timeouts, frozen=True):
     """Timeouts in seconds and the sizes, in bytes, of what one upstream may send."""
 
-    max_line: int = 8 * 2**20
-    max_event: int = 8 * 2**20
+    max_line: int = 64 * 2**20
+    max_event: int = 64 * 2**20
 
 
 class Silence(NamedTuple):

@@ -133,8 +133,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     max_request_bytes: Bytes = 32 * 2**20
     max_request_memory_bytes: Bytes = 256 * 2**20
-    max_line_bytes: Bytes = 8 * 2**20
-    max_event_bytes: Bytes = 8 * 2**20
+    max_line_bytes: Bytes = 64 * 2**20
+    max_event_bytes: Bytes = 64 * 2**20
     max_log_bytes: Bytes = 512 * 2**20
     max_stream_bytes: Bytes = 64 * 2**20
     max_stream_events: Count = 1_000_000

@@ -341,8 +341,11 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
     """
     name = f"upstream {upstream!r}"
     if isinstance(error, FramingError):
+        setting = (
+            "; raise max_line_bytes and max_event_bytes" if "longer than" in str(error) else ""
+        )
         return UpstreamError(
-            "upstream_invalid_response", f"{name} sent an unreadable response: {error}"
+            "upstream_invalid_response", f"{name} sent an unreadable response: {error}{setting}"
         )
     if answered:
         return UpstreamError(

@@ -1,4 +1,4 @@
-"""The sizes of request bodies: an agent's session with pictures passes, and what does not says why."""
+"""Sizes: an agent's session and a large picture pass, and what does not pass says why."""
 
 import asyncio
 import base64
@@ -13,7 +13,7 @@ from app.api.http_settings import HttpSettings
 from app.policies.admission import WIDE_FACTOR, Shares
 from app.settings import Settings
 from app.testing.relay import start_relay
-from app.testing.upstream import answer
+from app.testing.upstream import DONE, FINISH, answer, event, head, send
 from tests.serving import HELLO, serve_relay, serve_script
 
 JSON = {"content-type": "application/json"}
@@ -95,6 +95,39 @@ async def test_body_has_more_time_the_more_of_it_has_come(size, status, monkeypa
     assert ("too slowly" in reply.text) == (status == 400)
 
 
+# One event of a provider
+
+
+def picture(size: int) -> tuple[str, str]:
+    """A picture of so many characters of base64, and the event with it."""
+    data = base64.b64encode(os.urandom(size * 3 // 4)).decode()
+    url = f"data:image/png;base64,{data}"
+    return data, event({"images": [{"type": "image_url", "image_url": {"url": url}}]})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_picture_of_10_mb_in_one_event_arrives_by_default(stream):
+    data, said = picture(10_000_000)
+    async with serve_script([head(), send(said), send(FINISH + DONE)]) as (relay, _):
+        reply = await relay.client.post("/v1/chat", json={**HELLO, "stream": stream})
+
+    assert 200 == reply.status_code
+    assert data in reply.text
+    assert '"finish_reason":"stop"' in reply.text[-2000:]
+
+
+async def test_event_that_is_too_large_names_the_settings():
+    sizes = {"max_line_bytes": 5000, "max_event_bytes": 5000}
+    async with serve_script([head(), send(picture(8000)[1])], **sizes) as (relay, _):
+        reply = await relay.client.post("/v1/chat", json=HELLO)
+
+    assert 502 == reply.status_code
+    assert "max_line_bytes and max_event_bytes" in reply.json()["detail"]
+
+
+# Memory
+
+
 def peak_mib() -> int:
     """The most memory that the relay, the child of this process, has had."""
     peaks = [0]
@@ -121,3 +154,18 @@ def test_a_session_of_28_8_mb_takes_bounded_memory(said):
 
     assert 200 == reply.status_code
     assert taken < 4 * len(body) / MIB
+
+
+@pytest.mark.proving
+@pytest.mark.alone
+def test_a_picture_of_40_mb_takes_bounded_memory():
+    data, said = picture(40_000_000)
+    with start_relay() as relay:
+        before = peak_mib()
+        relay.upstream.script = [head(), send(said), send(FINISH + DONE)]
+        body = {**HELLO, "model": "scripted/m"}
+        reply = httpx2.post(f"{relay.url}/v1/chat", json=body, timeout=60)
+        taken = peak_mib() - before
+
+    assert data in reply.text
+    assert taken < 6 * len(data) / MIB
