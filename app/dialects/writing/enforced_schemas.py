@@ -20,12 +20,8 @@ import msgspec
 from ...requests import ChatRequest, JsonSchemaFormat, Tool
 
 _FORMATS: Final = frozenset(
-    "date-time time date duration email hostname uri ipv4 ipv6 uuid".split()  # noqa: SIM905
+    ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
 )
-
-
-def _takes_any(value: Any) -> bool:
-    return True
 
 
 def _takes_scalars(value: Any) -> bool:
@@ -33,8 +29,8 @@ def _takes_scalars(value: Any) -> bool:
 
 
 _TAKEN: Final[Mapping[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("$id", "$schema", "title", "description", "default"), _takes_any),
-    **dict.fromkeys(("type", "required"), _takes_any),
+    **dict.fromkeys(("$id", "$schema", "title", "description", "default"), lambda _: True),
+    **dict.fromkeys(("type", "required"), lambda _: True),
     "const": lambda value: not isinstance(value, dict | list),
     "enum": _takes_scalars,
     "format": lambda value: isinstance(value, str) and value in _FORMATS,
@@ -132,9 +128,8 @@ def _fit_one(
             fitted[name] = dict(value)
             below += [(one, fitted[name], key) for key, one in value.items()]
         elif name in _LISTED and not (name == "oneOf" and "anyOf" in source):
-            sent = name
-            if name == "oneOf":
-                sent = "anyOf"
+            sent = "anyOf" if name == "oneOf" else name
+            if sent != name:
                 changes.others.add("sent oneOf as anyOf")
             if isinstance(value, list):
                 fitted[sent] = [*value]
