@@ -258,9 +258,7 @@ class Reservations:
         )
         longest = grant.output_tokens if chat.limit is None else min(chat.limit, ceiling.tokens)
         # Every format renders the newer of the two.
-        return msgspec.structs.replace(
-            chat, max_tokens=None, max_completion_tokens=longest, ceiling=ceiling
-        )
+        return msgspec.structs.replace(chat, ceiling=ceiling, **{_limit_field(chat): longest})
 
 
 def continue_reservation(
@@ -294,3 +292,8 @@ def _limit_output(accounts: tuple[Account, ...]) -> bool:
 def _has_options(chat: ChatRequest) -> bool:
     """Return whether a request has provider-specific fields."""
     return bool(chat.provider_options or chat.extras)
+
+
+def _limit_field(chat: ChatRequest) -> str:
+    """Return the field of the output limit that a client has used, else the usual one."""
+    return "max_tokens" if chat.max_completion_tokens is None else "max_completion_tokens"

@@ -520,7 +520,7 @@ async def test_file_may_be_larger_than_other_requests():
     files = {"file": ("a.mp3", b"\xff" * (25 * 2**20))}
     async with serve_script(reply("200 OK", "{}")) as (relay, upstream):
         answer = await relay.client.post(FORM, data=FIELDS, files=files)
-        json_body = {**IMAGE, "prompt": "x" * (5 * 2**20)}
+        json_body = {**IMAGE, "prompt": "x" * (33 * 2**20)}
         refused = await relay.client.post("/v1/images/generations", json=json_body)
 
     assert (200, 413) == (answer.status_code, refused.status_code)

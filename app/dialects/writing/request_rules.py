@@ -75,11 +75,15 @@ _SHORT: Final = 64
 """Characters that all formats allow."""
 _DIGEST: Final = 10
 
+MAX_NAME: Final = 1000
+"""Characters of a tool's name that is shortened; longer than those of any MCP server."""
+
 
 def find_short_names(chat: ChatRequest, allowed: re.Pattern[str] | None) -> dict[str, str]:
     """Return the names to send for those of tools that a format refuses, which MCP servers have.
 
     The same name is the same in every turn: it begins as the original, and ends in a digest.
+    Names above `MAX_NAME` are left to the provider, since an answer would repeat them.
     """
     if allowed is None:
         return {}
@@ -87,7 +91,11 @@ def find_short_names(chat: ChatRequest, allowed: re.Pattern[str] | None) -> dict
     for message in chat.messages:
         if isinstance(message, AssistantMessage):
             names += [call.function.name for call in message.tool_calls or ()]
-    return {name: _shorten(name) for name in names if name and not allowed.fullmatch(name)}
+    return {
+        name: _shorten(name)
+        for name in names
+        if 0 < len(name) <= MAX_NAME and not allowed.fullmatch(name)
+    }
 
 
 def rename_tools(chat: ChatRequest, names: Mapping[str, str]) -> ChatRequest:
