@@ -11,6 +11,8 @@ from starlette.responses import Response
 
 from ..dialects.client_format import ClientFormat
 from ..errors import RequestError, shutting_down
+from ..framing.content_coding import CODINGS, ContentDecoder, name_coding
+from ..framing.sse import FramingError
 from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..identity.tokens import Tokens
@@ -18,6 +20,7 @@ from ..policies.admission import RequestMemory, address_of
 from ..requests import parse_body
 from .event_stream import read_from
 from .http_settings import HttpSettings
+from .problems import UnsupportedCoding
 from .request import NO_VALUE, PRINCIPAL, REQUEST_HEADERS, client_of, principal_of
 
 MAX_OPTIONS: Final = 16_384
@@ -88,6 +91,15 @@ class Endpoints:
             if not may_be_empty:
                 raise _unsupported(media_type, wanted)
             max_bytes, too_large = 0, partial(_unsupported, media_type, wanted)
+        coding = "identity"
+        if b"content-encoding" in headers:
+            coding = name_coding(b",".join(headers[b"content-encoding"]).decode("latin-1"))
+        if coding != "identity" and coding not in CODINGS:
+            raise UnsupportedCoding(
+                "unsupported_media_type",
+                f"the content coding {coding!r} is not supported; send the body as it is, or in "
+                f"{', '.join(CODINGS)}",
+            )
         length = headers.get(b"content-length", NO_VALUE)[0]
         if length.isdigit() and int(length[:15]) > max_bytes:
             raise too_large(int(length[:15]))
@@ -95,11 +107,14 @@ class Endpoints:
         if body is not None:
             if len(body) > max_bytes:
                 raise too_large(len(body))
+        else:
+            body = await _wait(
+                _read(request, memory, max_bytes, too_large, self._http_settings.body_timeout_s),
+                stopping=self._hub.shutdown.stopping,
+            )
+        if coding == "identity":
             return body
-        return await _wait(
-            _read(request, memory, max_bytes, too_large, self._http_settings.body_timeout_s),
-            stopping=self._hub.shutdown.stopping,
-        )
+        return await _decode(body, coding, memory, max_bytes, too_large)
 
     async def _read_options(
         self, request: Request, decoder: msgspec.json.Decoder[T], *, example: str
@@ -164,6 +179,27 @@ async def _read(
             f"{timeout_s:g} s more for each {TIMED_BYTES // 2**20} MiB",
         ) from None
     return bytes(body)
+
+
+async def _decode(
+    body: bytes,
+    coding: str,
+    memory: RequestMemory,
+    max_bytes: int,
+    too_large: Callable[..., RequestError],
+) -> bytes:
+    decoder, decoded = ContentDecoder(coding), bytearray()
+    try:
+        for piece in decoder.feed(body):
+            decoded += piece
+            if len(decoded) > max_bytes:
+                raise too_large()
+            memory.resize(len(body) + len(decoded))
+            await asyncio.sleep(0)  # a piece takes 0.1 ms, and a body has a thousand
+        decoder.close()
+    except FramingError as error:
+        raise RequestError("invalid_request", f"the body cannot be decoded: {error}") from None
+    return bytes(decoded)
 
 
 async def _wait(reading: Coroutine[Any, Any, bytes], *, stopping: asyncio.Event) -> bytes:

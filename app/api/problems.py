@@ -15,9 +15,15 @@ from starlette.routing import Route
 from ..dialects.client_format import ClientFormat
 from ..dialects.client_formats import CLIENT_FORMATS, client_format_of, correct_path
 from ..errors import RelayError, RequestError, ServiceError
+from ..framing.content_coding import CODINGS
 from ..ledger.accounts import LimitReached, RateLimitState
 from ..telemetry.logs import hide_tokens
 from .request import path_of
+
+
+class UnsupportedCoding(RequestError):
+    """The body has a content coding that is not decoded."""
+
 
 REALM: Final = 'Bearer realm="seseragi"'
 
@@ -48,6 +54,8 @@ def failure(
     all_headers = {"cache-control": "no-store", **(headers or {})}
     if error.code == "unauthenticated":  # RFC 9110, 11.6.1
         all_headers.setdefault("www-authenticate", REALM)
+    if isinstance(error, UnsupportedCoding):  # RFC 9110, 12.5.3: not for other causes of 415
+        all_headers["accept-encoding"] = ", ".join(CODINGS)
     if error.code == "upgrade_required":  # RFC 9110, 15.5.22
         all_headers["upgrade"] = "HTTP/1.1"
     if error.retry_after_s is not None:

@@ -58,6 +58,7 @@ _READ: Final = CREDENTIALS | {
     b"origin",
     b"via",
     b"cdn-loop",
+    b"content-encoding",
     b"content-length",
     b"content-type",
     b"idempotency-key",

@@ -6,8 +6,7 @@ import re
 import socket
 import ssl
 import time
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +18,9 @@ import structlog
 
 from ..dialects.reading.provider_errors import Redact, parse_failure
 from ..errors import UpstreamError
+from ..framing.content_coding import CODINGS, ContentDecoder
 from ..framing.sse import FramingError
-from .connection import Disconnected
+from .connection import Disconnected, HttpBody
 from .http_call import HttpCall, HttpReply, Origin
 from .response_parser import NotHttp
 from .transport import ProxyRefused, Transport, owner, read_pieces, reused
@@ -144,12 +144,52 @@ class HttpClient(httpx2.AsyncClient):
             transport = self._transport_for_url(call.url.parsed)
             self._by_origin[call.url.origin] = transport
         if isinstance(transport, Transport):
-            return await transport.open(call, "" if self._shared else owner.get(), fresh=fresh)
+            reply = await transport.open(call, "" if self._shared else owner.get(), fresh=fresh)
+            return _decode(reply) if "content-encoding" in reply.headers else reply
         url, content = call.url.parsed, call.content
         request = httpx2.Request(call.method, url, headers=call.headers, content=content)
         reused.set(False)
         response = await transport.handle_async_request(request)  # of a mounted transport
         return HttpReply(response.status_code, response.headers, read_pieces(response))
+
+
+def _decode(reply: HttpReply) -> HttpReply:
+    """Return a reply with its body decoded, if its coding is known: some compress unasked."""
+    if reply.coding not in CODINGS or not isinstance(reply.body, HttpBody):
+        return reply
+    encoded = ("content-encoding", "content-length")
+    headers = {name: value for name, value in reply.headers.items() if name not in encoded}
+    return HttpReply(reply.status, headers, DecodedBody(reply.body, reply.coding))
+
+
+class DecodedBody(AsyncGenerator[bytes]):
+    """The body of a compressed reply; each step returns a decoded piece as soon as it came.
+
+    Not an async generator function: closing one that has not begun would not close the body.
+    """
+
+    def __init__(self, body: HttpBody, coding: str) -> None:
+        self._body = body
+        self._decoder = ContentDecoder(coding)
+        self._pieces: Iterator[bytes] = iter(())
+
+    async def asend(self, _: object = None) -> bytes:
+        while (piece := next(self._pieces, None)) is None:
+            try:
+                encoded = await anext(self._body)
+            except StopAsyncIteration:
+                self._decoder.close()
+                raise
+            self._pieces = self._decoder.feed(encoded)
+        await asyncio.sleep(0)  # a step of the body may decode to a megabyte
+        return piece
+
+    async def athrow(self, *error: Any) -> bytes:
+        await self.aclose()
+        raise error[0]
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 class _NoTransport(httpx2.AsyncBaseTransport):
@@ -279,7 +319,7 @@ async def _send(client: HttpClient, call: HttpCall, upstream: str) -> HttpReply:
 
 async def _check(reply: HttpReply, upstream: str, redact: Redact) -> None:
     if reply.status >= 400:
-        body = _decode_some(await _read_some(reply), reply.coding)
+        body = await _read_some(reply) if reply.coding == "identity" else b""
         now = time.time()
         raise parse_failure(
             reply.status, reply.headers, body, upstream=upstream, now=now, redact=redact
@@ -289,8 +329,8 @@ async def _check(reply: HttpReply, upstream: str, redact: Redact) -> None:
         instead = f"with status {reply.status}"
     elif media_type in ("text/html", "application/xhtml+xml"):
         instead = f"with {media_type}"
-    elif reply.coding != "identity":  # a small body may decompress to gigabytes
-        instead = f"with the unrequested content-encoding {reply.coding!r}"
+    elif reply.coding != "identity":
+        instead = f"with the unsupported content-encoding {reply.coding!r}"
     else:
         return
     raise UpstreamError(
@@ -309,20 +349,6 @@ async def _read_some(reply: HttpReply) -> bytes:
                 if len(body) >= MAX_FAILURE_BYTES:
                     break
     return bytes(body[:MAX_FAILURE_BYTES])
-
-
-def _decode_some(body: bytes, coding: str) -> bytes:
-    """Decode the start of an error reply; return b"" if that fails, as the status suffices.
-
-    Gateways compress their errors regardless of accept-encoding.
-    """
-    if coding == "identity":
-        return body
-    if coding not in ("gzip", "x-gzip"):
-        return b""
-    with contextlib.suppress(zlib.error):
-        return zlib.decompressobj(wbits=31).decompress(body, MAX_FAILURE_BYTES)
-    return b""
 
 
 def was_sent(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 import httpx2
 import msgspec
 
+from ..framing.content_coding import name_coding
 from .connection import HttpBody
 
 
@@ -84,4 +85,5 @@ class HttpReply(msgspec.Struct, frozen=True):
     @property
     def coding(self) -> str:
         """The content coding of the body, "identity" for none."""
-        return self.headers.get("content-encoding", "").strip().lower()[:40] or "identity"
+        value = self.headers.get("content-encoding")
+        return name_coding(value) if value else "identity"

@@ -518,7 +518,7 @@ def test_no_value_is_a_failure_of_the_relay(call: forwarded.Call, place: str):
 
 async def test_file_may_be_larger_than_other_requests():
     files = {"file": ("a.mp3", b"\xff" * (25 * 2**20))}
-    async with serve_script(reply("200 OK", "{}")) as (relay, upstream):
+    async with serve_script(reply("200 OK", "{}"), max_request_bytes=2**22) as (relay, upstream):
         answer = await relay.client.post(FORM, data=FIELDS, files=files)
         json_body = {**IMAGE, "prompt": "x" * (33 * 2**20)}
         refused = await relay.client.post("/v1/images/generations", json=json_body)
