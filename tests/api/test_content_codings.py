@@ -76,7 +76,7 @@ REFUSED: list[tuple[bytes, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "status", "says"), REFUSED)
+@pytest.mark.parametrize(("body", "status", "says"), REFUSED, ids=[one[2] for one in REFUSED])
 async def test_compressed_request_is_bounded(body, status, says):
     async with serve_relay(max_request_bytes=1_000_000 if status == 413 else 2_000_000) as relay:
         response = await relay.client.post("/v1/chat", content=body, headers=coded("gzip"))
