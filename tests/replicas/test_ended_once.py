@@ -30,7 +30,7 @@ SURE = 30
 """Those that are started before anybody is killed."""
 LONG: dict[str, Any] = {"model": "demo-long"}
 OTHERS: dict[int, dict[str, Any]] = {
-    0: {"model": "demo", "max_tokens": 100},
+    0: {"model": "demo"},
     1: {"model": "demo-pause"},
 }
 """By the remainder of a stream's number: a short one, and one that runs until the last kill."""
