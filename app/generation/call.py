@@ -355,6 +355,7 @@ class Call(TargetCall, kw_only=True, eq=False):
             call.headers.update({n: v for n, v in headers.items() if n not in call.headers})
         self._add_headers(call)
         self._notices = request.notices
+        self.reading.tool_names = request.tool_names
         if request.resume is not None:
             new_decoder = partial(
                 self.target.dialect.decoder,

@@ -5,7 +5,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -13,7 +13,6 @@ import msgspec
 
 from ..dialects.reading.json_values import decode
 from ..dialects.upstream_format import Decoder, Parser
-from ..dialects.writing.request_rules import find_short_names
 from ..errors import RelayError
 from ..events import (
     ChoiceEnd,
@@ -48,7 +47,7 @@ READ_S = 0.1
 """Seconds for such a process to read arrived data before the deadline counts: uvloop runs timers
 before it polls sockets."""
 
-_NO_NAMES: Final[dict[str, str]] = {}
+_NO_NAMES: Final[Mapping[str, str]] = {}
 NO_CALLS: Final[frozenset[str]] = frozenset()
 
 _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
@@ -87,8 +86,8 @@ class Reading:
         "_quotes",
         "_sink",
         "_target",
-        "_tool_names",
         "_waiting",
+        "tool_names",
         "watch",
     )
 
@@ -101,9 +100,8 @@ class Reading:
         self._choices = chat.n or 1
         self._known_calls = _list_calls(chat)
         self._output_limit = None if chat.is_plain else _find_limit(chat)
-        self._tool_names = (
-            _NO_NAMES if chat.is_plain else find_short_names(chat, target.dialect.tool_names)
-        )
+        self.tool_names: Mapping[str, str] = _NO_NAMES
+        """The client's names of tools that were sent by others, by those."""
         self._keeps_provider_data = keeps_provider_data
         self._decoder: Decoder
         self._sink: EventSink
@@ -124,8 +122,8 @@ class Reading:
         parser.output_limit = self._output_limit
         if self._known_calls:
             parser.know_calls(self._known_calls)
-        if self._tool_names:
-            parser.know_names({short: name for name, short in self._tool_names.items()})
+        if self.tool_names:
+            parser.know_names(self.tool_names)
         if self._keeps_provider_data:
             parser.keep_provider_data()
         return parser

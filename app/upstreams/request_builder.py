@@ -52,6 +52,8 @@ class TargetRequest(msgspec.Struct, frozen=True):
     """One for each change to the request."""
     resume: ResumableAnswer | None = None
     """How to read its answer on after a broken connection; None if it is not stored."""
+    tool_names: Mapping[str, str] = {}
+    """The client's names of tools that have others here, by those."""
 
 
 class RequestBuilder:
@@ -200,7 +202,7 @@ class RequestBuilder:
         quirks = self._quirks
         if (field := self._upstream.reasoning_fields.known.get(self._model)) is not None:
             quirks = quirks.with_reasoning(field)
-        names = {}
+        names, originals = {}, dict[str, str]()
         if not fitted.chat.is_plain:
             names = find_short_names(fitted.chat, self._format.tool_names)
         if names:
@@ -210,6 +212,7 @@ class RequestBuilder:
         if names:
             shown = _list([repr(name) for name in names])
             changes.append(f"does not allow the names of tools {shown}: sent others instead")
+            originals = {short: name for name, short in names.items()}
         unknown = {*fitted.unknown, *list_effective(fitted.chat, self._ignored), *chat.left_out}
         if client_body:
             hosted = self._host(chat, client_body)
@@ -223,7 +226,7 @@ class RequestBuilder:
                 name = client_body.client_format
                 changes.append(f"does not support blocks {kinds} of {name}: sent as text")
         notices = self._list_notices(changes, not_allowed=fitted.not_allowed, unknown=unknown)
-        return TargetRequest(body, notices=notices)
+        return TargetRequest(body, notices=notices, tool_names=originals)
 
     def _list_notices(
         self, changes: Sequence[str], *, not_allowed: Sequence[str], unknown: set[str]
