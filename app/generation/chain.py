@@ -1,10 +1,11 @@
 """The chain of stages of one run, in their order:
 
-    call > reading > [hedge] > [joined] > commit > retry > [rescue] > [plugged] > [check] > run
+    call > reading > [hedge] > [joined] > commit > retry > [rescue]
+        > [original] > [plugged] > [check] > run
 
 A stage in brackets is there only if its route has it, and for `hedge` and `joined` only while two
-attempts run, or one continues the answer. This is the only place that knows the order. The run
-appends to the log.
+attempts run, or one continues the answer; `original` is there before `plugged` or `check`. This is
+the only place that knows the order. The run appends to the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +30,8 @@ from .settlement import Billing
 from .stages.check import CheckAnswer
 from .stages.commit import Commit
 from .stages.hedge import Race
-from .stages.plugged import STAGES, AnswerStage, Original, StageContext
+from .stages.original import Original
+from .stages.plugged import STAGES, AnswerStage, StageContext
 from .stages.rescue import Joined, Rescue
 from .stages.retry import Retry
 from .stages.stage import Following, Stage, end_of
@@ -67,9 +69,7 @@ class Chain:
         self._rescue: Rescue | None = None
         self._commit: Commit | None = None
         self._window = window = _window_of(parts.hooks, route.name, info.id)
-        original: list[Event] | None = None if window is None else window.original
-        if route.stages:
-            original = []
+        original: list[Event] | None = [] if route.stages or window is not None else None
         self._original = original
         """The provider's events, if those in the log may be others."""
         self.produced: Produced = partial(parts.event_log.produced, info.id)
@@ -144,7 +144,7 @@ class Chain:
         for name in reversed(self._names):
             following = stage = STAGES[name](self._context(), following)
             self._plugged.insert(0, stage)
-        if self._names and self._original is not None:
+        if self._original is not None:
             following = Original(self._original, following)
         if self._rescues:
             following = self._rescue = Rescue(attempts, following)

@@ -94,8 +94,6 @@ class Window:
         """The events before the first checked text: until then a failure is an HTTP status."""
         self._started = False
         self._notes: set[str] = set()
-        self.original: list[Event] = []
-        """The provider's events, by which it bills."""
 
     def hold(self, events: Sequence[Event]) -> bool:
         """Hold deltas within the read that received them: the path of nearly every token.
@@ -116,7 +114,6 @@ class Window:
                 return False
         for block, text in texts.items():
             blocks[block].text = text
-        self.original += events
         return True
 
     async def feed(self, events: Sequence[Event]) -> list[Event]:

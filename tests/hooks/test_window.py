@@ -4,6 +4,7 @@ import random
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -32,6 +33,8 @@ from app.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from app.generation.stages.check import CheckAnswer
+from app.generation.stages.original import Original
 from app.hooks.contract import Check, Function, Hook, Text, Verdict
 from app.hooks.redact import redact
 from app.hooks.window import BEFORE, MAX_HELD, Window
@@ -191,25 +194,39 @@ async def test_tokens_held_without_a_wait_release_the_same(rule, seed):
         expected = await fed.feed(batch)
         if held.hold(batch):
             count += 1
-            found, held.original[-len(batch) :] = [], []
+            found = []
             assert all(isinstance(e, Delta | LogProbs | ProviderData) for e in batch)
         else:
-            assert held.original == []
             found = await held.feed(batch)
         assert expected == found
     assert count > 9
 
 
+class Nowhere:
+    """A log that takes nothing at once."""
+
+    def push(self, events: Sequence[Event]) -> bool:
+        return False
+
+    async def take(self, events: Sequence[Event]) -> bool:
+        raise NotImplementedError
+
+    async def tell(self, notice: Notice) -> None:
+        raise NotImplementedError
+
+
 async def test_what_is_held_without_a_wait_is_billed_and_nothing_else():
-    window = window_of()
+    window, original = window_of(), list[Event]()
+    stage = Original(original, CheckAnswer(window, Nowhere()))
     few: list[Event] = [TextDelta(0, "b"), TextDelta(0, "c")]
     first, end = TextDelta(0, "a"), TextEnd(0)
-    assert not window.hold([first])
+    assert not stage.push([first])
     await window.feed([TextStart(0), first])
     for last in (end, TextDelta(1, "d"), TextDelta(0, "e" * 99), Notice("retry", "m")):
-        assert not window.hold([*few, last])
-    assert window.hold(few)
-    assert window.original == few
+        assert not stage.push([*few, last])
+    assert original == []
+    assert stage.push(few)
+    assert original == few
     assert [TextDelta(0, "abc"), end] == (await window.feed([end]))[1:]
 
 

@@ -17,8 +17,6 @@ class CheckAnswer(Stage):
 
     async def take(self, events: Sequence[Event]) -> bool:
         """See `EventSink`."""
-        # Before the check: they are billed even if it fails.
-        self._window.original += events
         checked = await self._window.feed(events)
         return not checked or await self._next.take(checked)
 

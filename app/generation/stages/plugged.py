@@ -22,26 +22,6 @@ class StageContext(msgspec.Struct, frozen=True, kw_only=True):
     """As hooks have left it."""
 
 
-class Original(Stage):
-    """Records the provider's events, by which it bills, before stages that may change them."""
-
-    def __init__(self, original: list[Event], following: Following) -> None:
-        super().__init__(following)
-        self.push = self._push
-        self._original = original
-
-    def _push(self, events: Sequence[Event]) -> bool:
-        if not self._next.push(events):
-            return False
-        self._original += events
-        return True
-
-    async def take(self, events: Sequence[Event]) -> bool:
-        """See `EventSink`."""
-        self._original += events
-        return await self._next.take(events)
-
-
 class AnswerStage(Stage):
     """A stage of a package: receives the answer before hooks check it, and may replace it.
 
