@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Final, NoReturn
 
 from . import __version__
 from .commands import COMMANDS, GROUP
 from .identity.keys_file import KeysUnusable
+from .plugins import find_entries
 from .settings import SettingsError
 from .settings.convert import fail
 
@@ -157,9 +157,8 @@ def _build_parser(*, with_commands: bool, others: bool = False) -> _Parser:
         for name, (module, summary) in COMMANDS.items():
             load = partial(import_module, f".commands.{module}", __package__)
             commands.add_parser(name, help=summary, load=load)
-        for entry in entry_points(group=GROUP) if others else ():
-            if entry.name not in COMMANDS:
-                commands.add_parser(entry.name, help=f"of {entry.value}", load=entry.load)
+        for name, entry in find_entries(GROUP, COMMANDS).items() if others else ():
+            commands.add_parser(name, help=f"of {entry.value}", load=entry.load)
     return parser
 
 

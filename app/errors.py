@@ -10,6 +10,8 @@ code is in the `error` of `stream.end`. A message names the thing, what is wrong
 it contains no key, no URL with credentials and no stack.
 """
 
+import difflib
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .events import ErrorInfo
@@ -144,3 +146,9 @@ class ServiceError(RelayError):
 def shutting_down() -> ServiceError:
     """Return the error for requests during a shutdown."""
     return ServiceError("overloaded", "the relay is shutting down; try again", retry_after_s=2)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return a suggestion for a misspelled word, as the end of a sentence; "" if none is close."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -9,10 +9,11 @@ A part is loaded when a setting names it. The table of kinds is in ARCHITECTURE.
 `seseragi plugins` lists them.
 """
 
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Container, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeVar
+
+from .errors import suggest
 
 T = TypeVar("T")
 
@@ -22,6 +23,12 @@ MAX_SHOWN: Final = 80
 
 class PluginError(ValueError):
     """A part is unknown or cannot be loaded; the message says so in one line."""
+
+
+def find_entries(group: str, built_in: Container[str]) -> dict[str, EntryPoint]:
+    """Return the entry points of installed packages by name, without those of built-in parts."""
+    found = entry_points(group=group)
+    return {entry.name: entry for entry in found if entry.name not in built_in}
 
 
 class Registry(dict[str, T]):
@@ -52,8 +59,7 @@ class Registry(dict[str, T]):
 
     def installed(self) -> dict[str, EntryPoint]:
         """Return the parts of installed packages; a built-in name is never replaced."""
-        found = entry_points(group=self.group)
-        return {entry.name: entry for entry in found if entry.name not in self.built_in}
+        return find_entries(self.group, self.built_in)
 
     def find(self, name: str) -> T:
         """Return a part, which is loaded if it is of a package.
@@ -65,11 +71,10 @@ class Registry(dict[str, T]):
             installed = self.installed()
             if name not in installed:
                 known = (*self.built_in, *installed)
-                similar = get_close_matches(name, known, n=1)
-                meant = f"; did you mean {similar[0]!r}?" if similar else ""
                 raise PluginError(
-                    f"unknown {self.kind} {name[:MAX_SHOWN]!r}{meant}; known: {', '.join(known)}; "
-                    f"packages add others by the entry point group {self.group!r}"
+                    f"unknown {self.kind} {name[:MAX_SHOWN]!r}{suggest(name, known)}; known: "
+                    f"{', '.join(known)}; packages add others by the entry point group "
+                    f"{self.group!r}"
                 )
             self[name] = self._load(installed[name])
         return self[name]

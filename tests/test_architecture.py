@@ -47,13 +47,13 @@ ROWS = {
         "app.ledger",
         "app.policies",
         "app.framing",
+        "app.plugins",
         "app.requests",
         "app.bounds",
         "app.errors",
         "app.events",
         "app.addresses",
         "app.clock",
-        "app.plugins",
     ),
 }
 ORDER = [name for row in ROWS.values() for name in row]

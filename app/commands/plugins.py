@@ -3,14 +3,13 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
 from typing import Any, Final, NamedTuple
 
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..eventlog.opening import LOGS
 from ..generation.stages.plugged import STAGES
-from ..plugins import Registry
+from ..plugins import Registry, find_entries
 from ..policies.balance import BALANCES
 from ..telemetry.observer import OBSERVERS
 from . import COMMANDS, GROUP
@@ -61,7 +60,6 @@ def list_parts() -> Iterator[Part]:
     kinds = [(one.kind, one.group, one.built_in) for one in REGISTRIES]
     for kind, group, built_in in [*kinds, ("command", GROUP, (*COMMANDS,))]:
         yield from (Part(kind, name, "built-in") for name in built_in)
-        for entry in entry_points(group=group):
-            if entry.name not in built_in:
-                package = "" if entry.dist is None else f" of {entry.dist.name}"
-                yield Part(kind, entry.name, f"{entry.value}{package}")
+        for name, entry in find_entries(group, built_in).items():
+            package = "" if entry.dist is None else f" of {entry.dist.name}"
+            yield Part(kind, name, f"{entry.value}{package}")

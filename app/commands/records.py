@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar, get_args
 
+from ..errors import suggest
 from ..events import EndedBy
 from ..ledger.money import to_usd
 from ..records.address import FAILURES, Address, RecordsRefused
@@ -18,7 +19,6 @@ from ..records.database import Database
 from ..records.queries import BY, LISTED, latest, sums_by, tenants_of
 from ..records.schema import SUMS, today
 from ..settings import SettingsError, load_scalar
-from ..settings.convert import suggest
 from .terminal import add_config, escape, print_table
 
 MOST_LISTED = 100_000

@@ -1,6 +1,5 @@
 """Conversion of settings to their types; each error is one line with setting, fault and remedy."""
 
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from ..addresses import write_origin
+from ..errors import suggest
 from ..plugins import PluginError, Registry
 
 T = TypeVar("T")
@@ -85,12 +85,6 @@ def find_part(registry: Registry[T], name: str, place: str) -> T:
         return registry.find(name)
     except PluginError as error:
         raise SettingsError(f"{place}: {error}") from error.__cause__
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a misspelled word, as the end of a sentence; "" if none is close."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def check_origins(origins: Iterable[str], where: str, *, others: tuple[str, ...] = ()) -> None:

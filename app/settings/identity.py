@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from ..errors import suggest
 from ..identity.config import (
     ALGORITHMS,
     AuthConfig,
@@ -19,7 +20,7 @@ from ..identity.config import (
     KeyConfig,
     why_unusable,
 )
-from .convert import SettingsError, check_origins, convert, convert_rows, suggest
+from .convert import SettingsError, check_origins, convert, convert_rows
 
 PREFIX: Final = "SESERAGI_"
 IDENTITY: Final = {name: f"{PREFIX}{name.upper()}" for name in ("auth", "keys_file", "signing_key")}

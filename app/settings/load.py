@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import msgspec
 
+from ..errors import suggest
 from ..eventlog.opening import LOGS
 from ..ledger.config import LedgerConfig
 from ..telemetry.observer import OBSERVERS
-from .convert import SettingsError, check_origins, explain, find_part, suggest
+from .convert import SettingsError, check_origins, explain, find_part
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
 from .tables import build_hooks, build_limits, build_prices, build_routes
 from .upstreams import DEMO, build_upstreams

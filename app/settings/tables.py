@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from ..errors import suggest
 from ..generation.stages.plugged import STAGES
 from ..identity.principal import is_visible
 from ..ledger.config import LimitsConfig, PriceConfig
@@ -22,7 +23,7 @@ from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Hedge, Route, Spent
 from ..upstreams.targets import Target
 from ..upstreams.transforms import NO_CHANGES
-from .convert import SettingsError, convert, convert_rows, find_part, same_fields, suggest
+from .convert import SettingsError, convert, convert_rows, find_part, same_fields
 from .transforms import build_changes, build_transform
 from .upstreams import Text, check_url, how_to_add
 from .values import Attempts, Count, HookConfig, Seconds

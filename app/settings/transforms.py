@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..dialects.writing.output_ceiling import CHOICES, LENGTHS
+from ..errors import suggest
 from ..requests import ChatBody
 from ..upstreams.transforms import DEFAULTS, RequestChanges, Transform
-from .convert import SettingsError, convert, suggest
+from .convert import SettingsError, convert
 
 OWN_FIELDS: Final = frozenset(("model", "stream", "messages", "input", "contents"))
 """The fields of a body that the relay needs as they are."""

@@ -13,7 +13,7 @@ from ..cassettes.folder import Folder
 from ..demo import EMBEDDING_MODEL, MODELS
 from ..dialects.upstream_format import MODEL, Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
-from ..errors import UpstreamError
+from ..errors import UpstreamError, suggest
 from ..policies.capacity import TargetLimits
 from ..upstreams.aws import AwsCredentials
 from ..upstreams.cassettes import CASSETTE
@@ -32,7 +32,7 @@ from ..upstreams.endpoints import Upstream
 from ..upstreams.google import GoogleCredentials
 from ..upstreams.options import SAFE_WORD
 from ..upstreams.presets import PLACES, PRESETS, UNKNOWN, Preset
-from .convert import SettingsError, convert, find_part, same_fields, suggest
+from .convert import SettingsError, convert, find_part, same_fields
 from .transforms import build_transform
 from .values import Scheme, Settings
 
