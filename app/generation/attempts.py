@@ -55,6 +55,7 @@ class Attempts:
         self.charges = charges
         self.readers = readers
         """The current numbers of the stream's readers."""
+        self._memory = options.memory
         self.request = RetainedRequest(chat, options.memory)
         """Present until no other attempt can follow."""
         self.begun = False
@@ -107,6 +108,7 @@ class Attempts:
             headers=self._headers,
             client_format=client_format,
             client_headers=self._client_headers,
+            memory=self._memory,
             is_last=self.failover.is_last,
         )
         return self.call

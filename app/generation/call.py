@@ -18,7 +18,7 @@ from ..dialects.writing.conversation import list_reasoning
 from ..errors import RelayError, UpstreamError
 from ..eventlog.stream_ended import Charge, ProviderReply
 from ..events import Event, Notice, Status, StreamEnd, StreamTarget
-from ..policies.admission import RetainedRequest
+from ..policies.admission import RequestMemory, RetainedRequest
 from ..policies.deadlines import Deadlines, Limits
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.client_headers import list_reply_headers, list_request_headers
@@ -108,6 +108,8 @@ class Call(TargetCall, kw_only=True, eq=False):
     """Whether no other call follows: it drops the request."""
     client_format: str = ""
     client_headers: Mapping[str, str] = NO_HEADERS
+    memory: RequestMemory | None = None
+    """That of the request; an unfinished event of the answer counts beside it."""
     reading: Reading = msgspec.UNSET  # type: ignore[assignment]
     deadlines: Deadlines | None = None
     """None until it begins."""
@@ -140,7 +142,9 @@ class Call(TargetCall, kw_only=True, eq=False):
         target = self.target
         same = bool(self.client_format) and self.client_format == target.dialect.client_format
         self._is_same_dialect = same
-        self.reading = Reading(target, self.request.chat, keeps_provider_data=same)
+        self.reading = Reading(
+            target, self.request.chat, keeps_provider_data=same, memory=self.memory
+        )
         self._clock = asyncio.get_running_loop().time
         self._called_at = self._clock()
 
@@ -165,6 +169,7 @@ class Call(TargetCall, kw_only=True, eq=False):
             if self._body is not None:
                 await _finish_body(self._body)
         finally:
+            self.reading.close()
             await self._close_body()
 
     async def _call(self, deadlines: Deadlines, open_sink: Callable[[], EventSink]) -> list[Event]:
@@ -194,7 +199,8 @@ class Call(TargetCall, kw_only=True, eq=False):
             log.warning("upstream connection failed", upstream=upstream, error=shown)
             answered = deadlines.taken
             self.billable = self.billable and self.may_bill(failure, answered=answered)
-            cut = explain(failure, upstream=upstream, answered=answered)
+            full = self.reading.full
+            cut = full or explain(failure, upstream=upstream, answered=answered)
             self.late = cut.code == "upstream_timeout"
             return self._cut(cut)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ..dialects.reading.json_values import decode
 from ..dialects.upstream_format import Decoder, Parser
-from ..errors import RelayError
+from ..errors import RelayError, ServiceError
 from ..events import (
     ChoiceEnd,
     ContentFilter,
@@ -32,6 +32,7 @@ from ..events import (
     Usage,
 )
 from ..framing.sse import FramingError
+from ..policies.admission import AGAIN_S, RequestMemory
 from ..policies.deadlines import Deadlines
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.connection import HttpBody
@@ -46,6 +47,9 @@ LATE_S = 0.25
 READ_S = 0.1
 """Seconds for such a process to read arrived data before the deadline counts: uvloop runs timers
 before it polls sockets."""
+
+UNCOUNTED: Final = 2**20
+"""The bytes of an unfinished event that are not counted as memory: nearly all are smaller."""
 
 _NO_NAMES: Final[Mapping[str, str]] = {}
 NO_CALLS: Final[frozenset[str]] = frozenset()
@@ -79,20 +83,31 @@ class Reading:
         "__dict__",
         "_choices",
         "_decoder",
+        "_held",
         "_keeps_provider_data",
         "_key_ending",
         "_known_calls",
+        "_memory",
         "_output_limit",
         "_quotes",
+        "_room",
         "_sink",
         "_target",
         "_waiting",
+        "full",
         "tool_names",
         "watch",
     )
 
-    def __init__(self, target: Target, chat: ChatRequest, *, keeps_provider_data: bool) -> None:
-        """Prepare to read the answer to a request.
+    def __init__(
+        self,
+        target: Target,
+        chat: ChatRequest,
+        *,
+        keeps_provider_data: bool,
+        memory: RequestMemory | None = None,
+    ) -> None:
+        """Prepare to read the answer to a request, which has this memory.
 
         `keeps_provider_data`: the client reads the provider's own format.
         """
@@ -112,6 +127,13 @@ class Reading:
         """Whether the answer has quoted the key."""
         self._waiting: list[Event] = []
         """Events that the sink has not taken yet."""
+        self._held = 0
+        """The bytes that have come since the last event."""
+        self._memory = memory
+        self._room: RequestMemory | None = None
+        """The memory of an unfinished event, once it is counted."""
+        self.full: RelayError | None = None
+        """The error if there is no memory for more of an event."""
 
     @cached_property
     def parser(self) -> Parser:
@@ -204,6 +226,8 @@ class Reading:
         if ending and piece.find(ending) >= 0:  # 0.1 us, and "in" takes twice that
             self._quotes = True
         events = self.parser.feed(*self._decoder.feed(piece))
+        if not events or self._held:
+            self._hold(0 if events else self._held + len(piece))
         finished = self.parser.finished
         if (
             _DELTAS.issuperset(map(type, events)) and not self._quotes
@@ -214,6 +238,32 @@ class Reading:
             self._target.upstream.reasoning_fields.learn(self._target.model, field)
         self.watch.note_bytes(events=any(map(is_visible, events)), finished=finished)
         return self._redacted(events)
+
+    def _hold(self, size: int) -> None:
+        """Count so many bytes of an unfinished event as memory, which is bounded for all requests.
+
+        Raises:
+            FramingError: so much is not free; `full` says why.
+        """
+        self._held = size
+        if self._room is None and size > UNCOUNTED and self._memory is not None:
+            self._room = self._memory.for_answer()
+        if self._room is not None:
+            try:
+                self._room.resize(max(0, size - UNCOUNTED))
+            except RelayError as error:
+                self.full = ServiceError(
+                    "overloaded",
+                    f"there is no memory for {size} bytes of one event of the provider "
+                    "(max_request_memory_bytes); try again later",
+                    retry_after_s=AGAIN_S,
+                )
+                raise FramingError("there is no memory") from error
+
+    def close(self) -> None:
+        """Release the memory of an unfinished event."""
+        if self._room is not None:
+            self._room.release()
 
     def _redacted(self, events: list[Event]) -> list[Event]:
         """Redact the upstream's secrets in notices, errors and ids.

@@ -381,6 +381,12 @@ class RequestMemory:
             size, self.size = self.size, 0
             self._admission.grow(self, -size)
 
+    def for_answer(self) -> "RequestMemory":
+        """Return the memory of what a provider sends to this request, released by itself."""
+        memory = RequestMemory(self._admission, self.names)
+        memory._receiving = False
+        return memory
+
     def _received(self) -> None:
         self._receiving = False
         self._admission.received(self.names)

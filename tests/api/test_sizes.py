@@ -13,8 +13,9 @@ from app.api.http_settings import HttpSettings
 from app.policies.admission import WIDE_FACTOR, Shares
 from app.settings import Settings
 from app.testing.relay import start_relay
-from app.testing.upstream import DONE, FINISH, answer, event, head, send
+from app.testing.upstream import DONE, FINISH, Hold, Step, answer, event, head, send, text
 from tests.serving import HELLO, serve_relay, serve_script
+from tests.waiting import until
 
 JSON = {"content-type": "application/json"}
 MIB = 2**20
@@ -123,6 +124,48 @@ async def test_event_that_is_too_large_names_the_settings():
 
     assert 502 == reply.status_code
     assert "max_line_bytes and max_event_bytes" in reply.json()["detail"]
+
+
+HALF = picture(3 * MIB)[1][: 2 * MIB]
+HALVES = {"stream": HALF, "line": HALF.replace("data: ", ""), "document": HALF[6:]}
+
+
+@pytest.mark.parametrize("half", HALVES)
+async def test_half_an_event_counts_as_memory_until_it_is_whole(half):
+    """Else as many streams as may run could hold 64 MiB each."""
+    script: list[Step] = [head(), send(HALVES[half]), Hold()]
+    async with serve_script(script) as (relay, _):
+        before = relay.hub.admission.bytes
+        asking = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO))
+        await until(lambda: relay.hub.admission.bytes > before + MIB // 2)
+        asking.cancel()
+        await until(lambda: relay.hub.admission.bytes == 0)
+
+
+async def test_event_that_is_whole_frees_its_memory():
+    data, said = picture(3 * MIB)
+    script: list[Step] = [head(), send(said), Hold()]
+    async with (
+        serve_script(script) as (relay, _),
+        relay.client.stream("POST", "/v1/chat", json=HELLO) as reply,
+    ):
+        seen = b""
+        async for piece in reply.aiter_bytes():
+            seen += piece
+            if data.encode() in seen:
+                break
+        assert relay.hub.admission.bytes == 0
+
+
+@pytest.mark.parametrize("first", ["", text("Hi")])
+async def test_event_without_room_in_memory_fails_with_the_setting(first):
+    script: list[Step] = [head(), send(first + HALF), Hold()]
+    async with serve_script(script, max_request_memory_bytes=MIB // 2) as (relay, _):
+        reply = await relay.client.post("/v1/chat", json={**HELLO, "stream": False})
+
+        assert 503 == reply.status_code
+        assert "max_request_memory_bytes" in reply.json()["detail"]
+        assert relay.hub.admission.bytes == 0
 
 
 # Memory
