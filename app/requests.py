@@ -50,6 +50,17 @@ class ImagePart(Body, frozen=True, tag_field="type", tag="image_url"):
     cache_control: CacheControl | None = None
 
 
+class VideoUrl(Body, frozen=True):
+    url: str
+
+
+class VideoPart(Body, frozen=True, tag_field="type", tag="video_url"):
+    """A video, as vLLM, DashScope, Z.ai and OpenRouter take it in Chat Completions."""
+
+    video_url: VideoUrl
+    cache_control: CacheControl | None = None
+
+
 class InputAudio(Body, frozen=True):
     data: str
     format: str
@@ -64,6 +75,13 @@ class FileSource(Body, frozen=True):
     file_data: str | None = None
     file_id: str | None = None
     filename: str | None = None
+    file_url: str | None = None
+
+    @property
+    def url(self) -> str | None:
+        """The file's URL; clients of OpenRouter send it as `file_data`."""
+        data = self.file_data or ""
+        return self.file_url or (data if data.startswith(("https://", "http://")) else None)
 
 
 class FilePart(Body, frozen=True, tag_field="type", tag="file"):
@@ -128,8 +146,11 @@ class DeveloperMessage(Body, frozen=True, tag_field="role", tag="developer"):
     cache_control: CacheControl | None = None
 
 
+UserPart = TextPart | ImagePart | VideoPart | AudioPart | FilePart
+
+
 class UserMessage(Body, frozen=True, tag_field="role", tag="user"):
-    content: str | list[TextPart | ImagePart | AudioPart | FilePart]
+    content: str | list[UserPart]
     name: str | None = None
     cache_control: CacheControl | None = None
 

@@ -76,8 +76,8 @@ FIELDS = {
         SystemMessage.content DeveloperMessage.content UserMessage.content
         AssistantMessage.content AssistantMessage.refusal AssistantMessage.reasoning_content
         AssistantMessage.tool_calls ToolMessage.content TextPart.text RefusalPart.refusal
-        ReasoningPart.text ImagePart.image_url ImageUrl.url AudioPart.input_audio FilePart.file
-        FileSource.filename ToolCall.function FunctionCall.arguments ChatBody.messages
+        ReasoningPart.text ImagePart.image_url ImageUrl.url VideoPart.video_url VideoUrl.url
+        AudioPart.input_audio FilePart.file FileSource.filename FileSource.file_url ToolCall.function FunctionCall.arguments ChatBody.messages
     """,
     ("requests", "checked", "the words of a definition"): """
         ChatBody.tools ChatBody.tool_choice ChatBody.response_format Tool.function
@@ -90,7 +90,7 @@ FIELDS = {
         ChatRequest.extras ChatRequest.left_out SystemMessage.cache_control
         DeveloperMessage.cache_control UserMessage.cache_control AssistantMessage.cache_control
         ToolMessage.cache_control TextPart.cache_control ImagePart.cache_control
-        AudioPart.cache_control FilePart.cache_control Tool.cache_control
+        VideoPart.cache_control AudioPart.cache_control FilePart.cache_control Tool.cache_control
     """,
     ("requests", "refused", "another name means another thing"): """
         SystemMessage.name DeveloperMessage.name UserMessage.name AssistantMessage.name

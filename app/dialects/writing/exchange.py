@@ -19,7 +19,6 @@ import msgspec
 
 from ...requests import (
     AssistantMessage,
-    AudioPart,
     FilePart,
     ImagePart,
     Message,
@@ -27,6 +26,7 @@ from ...requests import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    UserPart,
 )
 
 _ANY: Final = re.compile(r".*", re.DOTALL)
@@ -65,7 +65,6 @@ class Exchange(NamedTuple):
     """Each as the end of a sentence about the upstream."""
 
 
-_Part = TextPart | ImagePart | AudioPart | FilePart
 _CallPosition = tuple[int, int]
 """The number of a message, and that of a call in it."""
 
@@ -171,7 +170,7 @@ class _Arranged:
         self._results: dict[_CallPosition, int] = {}
         """The numbers of the messages with the results of the calls."""
         self._stray_results: set[int] = set()
-        self._images: list[_Part] = []
+        self._images: list[UserPart] = []
         """The images of results, for the next message of the user."""
         self._renamed_in: set[int] = set()
         """The numbers of the messages with a call whose id is replaced."""

@@ -52,6 +52,7 @@ from ...requests import (
     TextPart,
     Tool,
     UserMessage,
+    VideoPart,
 )
 
 REQUEST: Final = 3
@@ -65,6 +66,8 @@ TOOLS: Final = 300
 IMAGE: Final = 1_600
 MADE_IMAGE: Final = 1_300
 """A generated image: Gemini's count, and OpenAI's for medium quality."""
+VIDEO_IMAGES: Final = 10
+"""A video is estimated as so many images: Gemini's minute has 16,000 tokens."""
 SMALL_IMAGE: Final = 85
 """An image of low detail."""
 STORED_FILE: Final = 2_000
@@ -181,9 +184,10 @@ def weigh_event(event: Event) -> int:
 
 
 def has_unsized(chat: ChatRequest) -> bool:
-    """Return whether a request has a file of unknown size."""
+    """Return whether a request has a video, or a file of unknown size."""
     return any(
-        isinstance(part, FilePart) and not (part.file.file_data or "").startswith("data:")
+        isinstance(part, VideoPart)
+        or (isinstance(part, FilePart) and not (part.file.file_data or "").startswith("data:"))
         for message in chat.messages
         if isinstance(message.content, list)
         for part in message.content
@@ -191,9 +195,9 @@ def has_unsized(chat: ChatRequest) -> bool:
 
 
 def has_media(chat: ChatRequest) -> bool:
-    """Return whether a request has images, audio or files."""
+    """Return whether a request has images, videos, audio or files."""
     return any(
-        isinstance(part, ImagePart | AudioPart | FilePart)
+        isinstance(part, ImagePart | VideoPart | AudioPart | FilePart)
         for message in chat.messages
         if isinstance(message.content, list)
         for part in message.content
@@ -246,6 +250,8 @@ def _part(part: Any) -> int:
             return SMALL_IMAGE if part.image_url.detail == "low" else IMAGE
         case AudioPart():
             return max(1, len(part.input_audio.data) * 3 // 4 // AUDIO_BYTES)
+        case VideoPart():
+            return IMAGE * VIDEO_IMAGES
         case FilePart():
             return _file(part.file.file_data or "")
         case OpaquePart():

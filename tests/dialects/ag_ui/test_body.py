@@ -66,8 +66,8 @@ def test_messages_of_all_roles():
         ({"type": "image", "source": {"type": "data", "value": "eA==", "mimeType": "image/png"}}, r.ImagePart(r.ImageUrl("data:image/png;base64,eA=="))),
         ({"type": "image", "source": {"type": "url", "value": "https://a.example/b"}}, r.ImagePart(r.ImageUrl("https://a.example/b"))),
         ({"type": "audio", "source": {"type": "data", "value": "eA==", "mimeType": "audio/wav"}}, r.AudioPart(r.InputAudio("eA==", "wav"))),
-        ({"type": "document", "source": {"type": "url", "value": "https://a.example/b.pdf"}}, r.FilePart(r.FileSource("https://a.example/b.pdf"))),
-        ({"type": "video", "source": {"type": "data", "value": "eA==", "mimeType": "video/mp4"}}, r.FilePart(r.FileSource("data:video/mp4;base64,eA=="))),
+        ({"type": "document", "source": {"type": "url", "value": "https://a.example/b.pdf"}}, r.FilePart(r.FileSource(file_url="https://a.example/b.pdf"))),
+        ({"type": "video", "source": {"type": "data", "value": "eA==", "mimeType": "video/mp4"}}, r.VideoPart(r.VideoUrl("data:video/mp4;base64,eA=="))),
         ({"type": "document", "source": {"type": "file", "value": "file-1"}}, r.FilePart(r.FileSource(file_id="file-1"))),
     ],
 )  # fmt: skip

@@ -250,7 +250,6 @@ PDF = {"type": "base64", "media_type": "application/pdf", "data": "A"}
 FOUND = {"type": "web_search_result", "title": "T", "url": "https://a.example/t"}
 BLOCKS: dict[str, tuple[str, dict[str, Any], str]] = {
     "an image by id": ("user", {"type": "image", "source": {"type": "file", "file_id": "f"}}, "[image: f]"),
-    "a document by URL": ("user", {"type": "document", "title": "T", "source": {"type": "url", "url": "https://a.example"}}, "[document: T\nhttps://a.example]"),
     "a document by id": ("user", {"type": "document", "source": {"type": "file", "file_id": "f"}}, "[document: f]"),
     "a result of a search": ("user", {"type": "search_result", "source": "s", "title": "T", "content": [{"text": "x"}]}, "[search_result: T\ns\nx]"),
     "an upload": ("user", {"type": "container_upload", "file_id": "f"}, "[container_upload: f]"),

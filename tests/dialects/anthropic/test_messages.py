@@ -200,6 +200,8 @@ def test_an_image_is_sent_by_its_url(url: str, source: Any) -> None:
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
 FILES = [
     (file(file_data=url_of("application/pdf", "%PDF"), filename="p.pdf"), {"type": "document", "source": PDF, "title": "p.pdf"}),
+    (file(file_url="https://a.example/p.pdf", filename="p"), {"type": "document", "source": {"type": "url", "url": "https://a.example/p.pdf"}, "title": "p"}),
+    (file(file_data="https://a.example/p.pdf"), {"type": "document", "source": {"type": "url", "url": "https://a.example/p.pdf"}}),
     (file(file_id="file_1"), {"type": "document", "source": {"type": "file", "file_id": "file_1"}}),
     (file(file_data=url_of("text/markdown", "# せ"), filename="r.md"), {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "# せ"}, "title": "r.md"}),
     (file(file_data="data:image/png;base64,AA==", filename="i.png"), {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}),
@@ -218,8 +220,8 @@ REFUSED: list[tuple[Any, str]] = [
     (user([text("a"), SOUND]), "messages[1].content[1]: sound cannot be sent"),
     (user([{"type": "image_url", "image_url": {"url": "ftp://a"}}]), "messages[1].content[0]: an"),
     (tool("i", [{"type": "image_url", "image_url": {"url": "data:,a"}}]), "messages[1].content[0]"),
-    (user([file(file_data="AAAA")]), "messages[1].content[0]: a file without a base64 data: URL"),
-    (user([file(filename="a")]), "messages[1].content[0]: a file without a base64 data: URL"),
+    (user([file(file_data="AAAA")]), "messages[1].content[0]: a file without a base64 data: or https: URL"),
+    (user([file(filename="a")]), "messages[1].content[0]: a file without a base64 data: or https: URL"),
     (user([file(file_data="data:a/b;base64,AA")]), "messages[1].content[0]: a file of the type 'a/b'"),
     (user([file(file_data="data:text/a;base64,!")]), "messages[1].content[0]: must be base64 of UTF-8 text"),
     (user([file(file_data="data:text/a;base64,//4=")]), "messages[1].content[0]: must be base64 of UTF-8"),

@@ -7,6 +7,7 @@ from typing import Any
 from app.events import (
     ChoiceEnd,
     Event,
+    Media,
     Notice,
     Opaque,
     ProviderTool,
@@ -157,7 +158,31 @@ MEANINGS: dict[str, tuple[list[bytes], list[Event]]] = {
     ),
     "an-image": (
         [start(0, image={"format": "png"}), delta(0, image={"source": {"bytes": "YWI="}}), stop(0)],
-        stopped(Notice("block_dropped", "the upstream sent an image: dropped")),
+        stopped(Media(0, "image/png", data="YWI=")),
+    ),
+    "an-image-in-pieces": (
+        [
+            start(0, image={"format": "jpeg"}),
+            *(delta(0, image={"source": {"bytes": piece}}) for piece in ("YQ==", "Yg==")),
+            stop(0),
+        ],
+        stopped(Media(0, "image/jpeg", data="YWI=")),
+    ),
+    "an-image-by-its-place": (
+        [
+            start(0, image={"format": "png"}),
+            delta(0, image={"source": {"s3Location": {"uri": "s3://b/a.png"}}}),
+            stop(0),
+        ],
+        stopped(Media(0, "image/png", url="s3://b/a.png")),
+    ),
+    "an-image-that-failed": (
+        [
+            start(0, image={"format": "png"}),
+            delta(0, image={"error": {"message": "blocked"}}),
+            stop(0),
+        ],
+        stopped(Notice("block_dropped", "the upstream sent no image: blocked")),
     ),
     **{
         f"finish-{raw}": (

@@ -66,6 +66,10 @@ def test_an_answer_of_nothing_is_left_out() -> None:
     assert sent == [{"role": "user", "parts": [{"text": "hi"}, {"text": "d"}]}]
 
 
+def video(url: str) -> dict[str, Any]:
+    return {"type": "video_url", "video_url": {"url": url}}
+
+
 FILES = "https://generativelanguage.googleapis.com/v1beta/files/abc-1"
 MEDIA = [
     (image("data:image/PNG;base64,AA=="), "inlineData", "image/png", "AA=="),
@@ -83,6 +87,13 @@ MEDIA = [
     (file(file_data="data:application/pdf;base64,AA=="), "inlineData", "application/pdf", "AA=="),
     (file(file_data="AA==", filename="a.CSV"), "inlineData", "text/csv", "AA=="),
     (file(file_id=FILES), "fileData", None, FILES),
+    (file(file_url="https://x/a.CSV?b"), "fileData", "text/csv", "https://x/a.CSV?b"),
+    (file(file_url="https://x/y", filename="b.txt"), "fileData", "text/plain", "https://x/y"),
+    (file(file_url="https://x/y"), "fileData", "application/pdf", "https://x/y"),
+    (file(file_data="https://x/y", filename="a.pdf"), "fileData", "application/pdf", "https://x/y"),
+    (video("data:video/webm;base64,AA=="), "inlineData", "video/webm", "AA=="),
+    (video("https://x/a.mov"), "fileData", "video/quicktime", "https://x/a.mov"),
+    (video("https://youtu.be/x"), "fileData", "video/mp4", "https://youtu.be/x"),
     (file(file_id="gs://b/a.mp4"), "fileData", "video/mp4", "gs://b/a.mp4"),
     (file(file_id="https://x/y", filename="a.pdf"), "fileData", "application/pdf", "https://x/y"),
 ]  # fmt: skip
@@ -115,7 +126,7 @@ def test_media_are_sent_inline_or_by_their_place(
             ".file.file_id",
             "anything but a base64 data:, https: or gs: URL",
         ),
-        (file(filename="a.pdf"), ".file", "has no file_data or file_id"),
+        (file(filename="a.pdf"), ".file", "has no file_data, file_url or file_id"),
     ],
 )
 def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], path: str, what: str) -> None:

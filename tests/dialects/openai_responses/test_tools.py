@@ -217,7 +217,6 @@ BEYOND: list[dict[str, Any]] = [
     {"tools": [WEB], "tool_choice": "required"},
     {"tools": [F], "tool_choice": {**ALLOWED, "tools": [WEB]}},
     {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
-    {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://a"}]}]},
     {"input": [{"role": "user", "content": [{"type": "novel"}]}]},
 ]
 

@@ -66,7 +66,7 @@ def test_options_are_those_of_a_chat_request():
         (("audio/mpeg", "data:audio/mpeg;base64,eA=="), r.AudioPart(r.InputAudio("eA==", "mp3"))),
         (("audio/wav;x=1", "data:audio/wav;base64,eA=="), r.AudioPart(r.InputAudio("eA==", "wav"))),
         (("application/pdf", "data:application/pdf;base64,eA=="), r.FilePart(r.FileSource("data:application/pdf;base64,eA==", None, "a"))),
-        (("text/plain", "https://a.example/b.txt"), r.FilePart(r.FileSource("https://a.example/b.txt", None, "a"))),
+        (("text/plain", "https://a.example/b.txt"), r.FilePart(r.FileSource(file_url="https://a.example/b.txt", filename="a"))),
     ],
 )  # fmt: skip
 def test_files_of_a_user(file, part):

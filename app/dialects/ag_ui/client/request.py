@@ -9,7 +9,6 @@ from msgspec import Meta
 from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from ....errors import RequestError
 from ....requests import (
-    AudioPart,
     Body,
     DeveloperMessage,
     FilePart,
@@ -24,6 +23,7 @@ from ....requests import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    UserPart,
     parse_body,
 )
 from ....requests import Message as ChatMessage
@@ -146,8 +146,6 @@ class RunAgentInput(Body, frozen=True, rename="camel"):
 
 _decoder = msgspec.json.Decoder(RunAgentInput)
 
-Part = TextPart | ImagePart | AudioPart | FilePart
-
 
 def parse_request(body: bytes) -> ParsedRequest:
     """Parse the input of a run.
@@ -257,13 +255,13 @@ class Conversation:
         return ToolMessage(parts, call, message.error is not None or None)
 
 
-def _read_content(content: str | list[ContentPart], *, path: str) -> str | list[Part]:
+def _read_content(content: str | list[ContentPart], *, path: str) -> str | list[UserPart]:
     if isinstance(content, str):
         return content
     return [_read_part(part, path=f"{path}.content[{i}]") for i, part in enumerate(content)]
 
 
-def _read_part(part: ContentPart, *, path: str) -> Part:
+def _read_part(part: ContentPart, *, path: str) -> UserPart:
     if isinstance(part, TextContent):
         return TextPart(part.text)
     source = part.source

@@ -215,6 +215,9 @@ class Conversation:
         if source.type == "content":
             title = [TextPart(document.title)] if document.title else []
             return [*title, *context, *self._parts(source.content, path=f"{path}.source.content")]
+        if source.type == "url":
+            file = FileSource(file_url=source.url, filename=document.title)
+            return [*context, FilePart(file, parse_mark(document.cache_control))]
         fields = {"title": document.title, **block["source"]}
         return [*context, self._shorten("document", fields)]
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 from ....errors import RequestError
 from ....requests import (
     AssistantMessage,
-    AudioPart,
     CacheControl,
     DeveloperMessage,
     FilePart,
@@ -26,6 +25,8 @@ from ....requests import (
     TextPart,
     ToolMessage,
     UserMessage,
+    UserPart,
+    VideoPart,
 )
 from ...reasoning_signatures import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from ...writing.conversation import (
@@ -38,7 +39,6 @@ from ...writing.conversation import (
 FORMAT: Final = "Anthropic Messages"
 
 Blocks = list[dict[str, Any]]
-Part = TextPart | ImagePart | AudioPart | FilePart
 
 
 def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
@@ -114,7 +114,7 @@ def _text(text: str) -> Blocks:
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
-def _blocks(content: str | Sequence[Part], *, path: str) -> Blocks:
+def _blocks(content: str | Sequence[UserPart], *, path: str) -> Blocks:
     """Return the blocks of the content of a user, tool or system message."""
     blocks: Blocks = []
     parts = (TextPart(content),) if isinstance(content, str) else content
@@ -127,6 +127,8 @@ def _blocks(content: str | Sequence[Part], *, path: str) -> Blocks:
                 blocks.append(_image(part.image_url.url, path=where))
             case FilePart():
                 blocks.append(_file(part.file, path=where))
+            case VideoPart():
+                raise unsupported(where, "video", format=FORMAT)
             case _:
                 raise unsupported(where, "sound", format=FORMAT)
         mark_last(blocks, part.cache_control)
@@ -147,9 +149,11 @@ def _file(file: FileSource, *, path: str) -> dict[str, Any]:
     if file.file_id:
         source: dict[str, Any] = {"type": "file", "file_id": file.file_id}
         return {"type": "document", "source": source, **title}
+    if file.url:
+        return {"type": "document", "source": {"type": "url", "url": file.url}, **title}
     inline = parse_data_url(file.file_data or "")
     if inline is None:
-        raise unsupported(path, "a file without a base64 data: URL", format=FORMAT)
+        raise unsupported(path, "a file without a base64 data: or https: URL", format=FORMAT)
     media_type, data = inline
     if media_type.startswith("image/"):
         return {"type": "image", "source": _base64(media_type, data)}

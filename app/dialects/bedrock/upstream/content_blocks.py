@@ -4,6 +4,9 @@ Text and reasoning have no start event [bedrock/converse-tool-use]. The input an
 provider's tool are emitted complete when their block stops.
 """
 
+import binascii
+import contextlib
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +35,14 @@ class _Result:
     values: list[Any] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Image:
+    """An image, whose pieces are each base64 of their own."""
+
+    media_type: str
+    pieces: list[str] = field(default_factory=list)
+
+
 class Blocks:
     """The content blocks of one answer, which are sequential."""
 
@@ -39,7 +50,7 @@ class Blocks:
         self._builder = builder
         self._index: int | None = None
         """The block of the last delta."""
-        self._pending: _Use | _Result | None = None
+        self._pending: _Use | _Result | _Image | None = None
         self._call: int | None = None
         """The event builder's index of the open tool call."""
         self._tools: dict[str, tuple[str, int]] = {}
@@ -66,7 +77,8 @@ class Blocks:
             use_id, kind = string(result.get("toolUseId")), string(result.get("type"))
             self._pending = _Result(use_id, kind, failed=result.get("status") == "error")
         elif "image" in start:
-            self._builder.notice("block_dropped", "the upstream sent an image: dropped")
+            kind = string(mapping(start["image"]).get("format"))
+            self._pending = _Image(f"image/{kind or 'png'}")
 
     def delta(self, event: dict[str, Any]) -> None:
         index = count(event.get("contentBlockIndex"))
@@ -84,6 +96,8 @@ class Blocks:
             self._cite()
         if "toolUse" in delta:
             self._tool_use(mapping(delta["toolUse"]).get("input"))
+        if "image" in delta and isinstance(self._pending, _Image):
+            self._image(self._pending, mapping(delta["image"]))
         if "toolResult" in delta and isinstance(self._pending, _Result):
             for value in mappings(delta["toolResult"]):
                 self._reserve(size(value))
@@ -105,6 +119,9 @@ class Blocks:
                 self._tools[pending.id] = (pending.name or "tool", block)
             case _Result():
                 self._end_result(pending)
+            case _Image(pieces=[_, *_]):
+                data = _join_base64(pending.pieces)
+                self._builder.media(0, pending.media_type, data=data)
 
     def _reserve(self, size: int) -> None:
         self._size += size
@@ -123,6 +140,17 @@ class Blocks:
         else:
             call = self._builder.tool_call(0, index=self._index, id="", name="", arguments=value)
             self._call = call if self._call is None else self._call
+
+    def _image(self, image: _Image, delta: dict[str, Any]) -> None:
+        source = mapping(delta.get("source"))
+        if data := string(source.get("bytes")):
+            self._reserve(len(data))
+            image.pieces.append(data)
+        elif url := string(mapping(source.get("s3Location")).get("uri")):
+            self._builder.media(0, image.media_type, url=url)
+        elif "error" in delta:
+            reason = string(mapping(delta["error"]).get("message")) or "no reason was sent"
+            self._builder.notice("block_dropped", f"the upstream sent no image: {reason[:200]}")
 
     def _end_result(self, result: _Result) -> None:
         name, block = self._tools.get(result.id, (result.name or "tool", None))
@@ -156,6 +184,15 @@ def _parse_input(pieces: list[Any]) -> Any:
         return pieces[0]
     text = "".join(string(piece) for piece in pieces)
     return decode_or(text or "{}", text)
+
+
+def _join_base64(pieces: list[str]) -> str:
+    """Join texts in base64; the pieces of an image may each end in padding."""
+    if len(pieces) == 1:
+        return pieces[0]
+    with contextlib.suppress(binascii.Error):
+        return b64encode(b"".join(map(b64decode, pieces))).decode()
+    return "".join(pieces)
 
 
 def _number(location: dict[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from ....requests import (
     TextPart,
     ToolMessage,
     UserMessage,
+    VideoPart,
 )
 from ...writing.cache_marks import last_mark
 from ...writing.conversation import (
@@ -47,6 +48,12 @@ _DOCUMENTS: Final = {
     "text/plain": "txt",
     "text/markdown": "md",
 }
+_VIDEOS: Final = {
+    **{kind: kind for kind in ("flv", "mkv", "mov", "mp4", "mpeg", "mpg", "webm", "wmv")},
+    **{"quicktime": "mov", "x-flv": "flv", "x-matroska": "mkv", "x-ms-wmv": "wmv"},
+    **{"3gpp": "three_gp", "3gp": "three_gp"},
+}
+"""Formats by subtypes and endings: API reference of VideoBlock."""
 _MAX_NAME: Final = 200
 _MAX_PARSED: Final = 1_000
 """The number of parsed characters of a file name."""
@@ -117,6 +124,8 @@ def render_user(
                 blocks += render_text(part.text)
             case ImagePart():
                 blocks.append(_render_image(part, path=where))
+            case VideoPart():
+                blocks.append(_render_video(part, path=where))
             case FilePart():
                 blocks.append(_render_document(part, path=where, names=names))
             case _:
@@ -213,6 +222,19 @@ def _render_image(part: ImagePart, *, path: str) -> dict[str, Any]:
     if media_type not in _IMAGES:
         raise unsupported(path, f"an image of the type {media_type[:80]!r}", format=FORMAT)
     return {"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}
+
+
+def _render_video(part: VideoPart, *, path: str) -> dict[str, Any]:
+    url = part.video_url.url
+    parsed = parse_data_url(url)
+    ending = parsed[0].removeprefix("video/") if parsed else url.rpartition(".")[2].lower()
+    kind = _VIDEOS.get(ending, ending)
+    if parsed is None and not url.startswith("s3://"):
+        raise unsupported(path, "a video by its URL (send a data: or s3: URL)", format=FORMAT)
+    if kind not in _VIDEOS.values():
+        raise unsupported(path, f"a video of the type {ending[:80]!r}", format=FORMAT)
+    source: dict[str, Any] = {"bytes": parsed[1]} if parsed else {"s3Location": {"uri": url}}
+    return {"video": {"format": kind, "source": source}}
 
 
 def _render_document(part: FilePart, *, path: str, names: DocumentNames) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 
 from ....errors import RequestError
-from ....requests import AudioPart, FilePart, ImagePart
+from ....requests import AudioPart, FilePart, ImagePart, VideoPart
 from ...writing.conversation import parse_data_url, unsupported
 
 FORMAT: Final = "Gemini's format"
@@ -39,19 +39,33 @@ def render_image(part: ImagePart, *, path: str) -> dict[str, Any]:
     return _inline(url) or _by_url(url, default="image/jpeg", path=f"{path}.image_url.url")
 
 
+def render_video(part: VideoPart, *, path: str) -> dict[str, Any]:
+    """Return a video part; a URL without a known extension, as YouTube's, is sent as MP4.
+
+    Raises:
+        RequestError: Gemini cannot fetch the URL.
+    """
+    url = part.video_url.url
+    return _inline(url) or _by_url(url, default="video/mp4", path=f"{path}.video_url.url")
+
+
 def render_audio(part: AudioPart) -> dict[str, Any]:
     audio = part.input_audio
     return {"inlineData": {"mimeType": f"audio/{audio.format}", "data": audio.data}}
 
 
 def render_file(part: FilePart, *, path: str) -> dict[str, Any]:
-    """Return a file part: its data, or by `file_id` the URI of an uploaded or fetchable file.
+    """Return a file part: its data, its URL, or by `file_id` the URI of an uploaded file.
+
+    A URL without a known extension is sent as a PDF, which other formats take by URL.
 
     Raises:
-        RequestError: it has neither, or its media type is unknown.
+        RequestError: it has none of them, or its media type is unknown.
     """
     file = part.file
     known = _guess(file.filename or "")
+    if file.url:
+        return _by_url(file.url, default=known or "application/pdf", path=f"{path}.file.file_url")
     if file.file_data:
         if found := _inline(file.file_data):
             return found
@@ -61,7 +75,7 @@ def render_file(part: FilePart, *, path: str) -> dict[str, Any]:
         return {"inlineData": {"mimeType": known, "data": file.file_data}}
     if file.file_id:
         return _by_url(file.file_id, default=known, path=f"{path}.file.file_id")
-    raise RequestError("invalid_request", f"{path}.file: has no file_data or file_id")
+    raise RequestError("invalid_request", f"{path}.file: has no file_data, file_url or file_id")
 
 
 def _inline(url: str) -> dict[str, Any] | None:

@@ -31,6 +31,7 @@ from ....requests import (
     ToolChoice,
     ToolMessage,
     UserMessage,
+    VideoPart,
 )
 from ...answering.ids import is_generated
 from ...upstream_format import OPENAI_ONLY, RenderedRequest
@@ -45,7 +46,12 @@ from ...writing.conversation import (
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange
 from ...writing.token_counts import pick
-from .media_parts import render_audio, render_file, render_image
+from .media_parts import (
+    render_audio,
+    render_file,
+    render_image,
+    render_video,
+)
 
 SIGNATURE: Final = "gemini.thought_signature"
 """The format of an `opaque` with a thoughtSignature."""
@@ -261,6 +267,8 @@ def _user_parts(message: UserMessage, *, path: str) -> list[dict[str, Any]]:
                 parts += [{"text": part.text}] if part.text else []
             case ImagePart():
                 parts.append(render_image(part, path=where))
+            case VideoPart():
+                parts.append(render_video(part, path=where))
             case AudioPart():
                 parts.append(render_audio(part))
             case FilePart():

@@ -10,16 +10,24 @@ from ....requests import (
     AssistantMessage,
     ChatBody,
     ChatRequest,
+    FilePart,
     Message,
     OpaquePart,
     ReasoningPart,
     UserMessage,
+    VideoPart,
     values_of,
 )
 from ...reasoning_signatures import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
-from ...writing.conversation import fit_user, list_reasoning, parse_data_url, restrict_tools
+from ...writing.conversation import (
+    fit_user,
+    list_reasoning,
+    parse_data_url,
+    restrict_tools,
+    unsupported,
+)
 from ...writing.exchange import ExchangeForm, arrange
 from ..reasoning_details import render_encrypted_detail, render_text_detail
 
@@ -61,6 +69,8 @@ _FORMS: Final = {
 }
 """Messages of the role `tool` are text only on nearly all hosts."""
 
+FORMAT: Final = "Chat Completions of this upstream"
+
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 
 
@@ -94,6 +104,8 @@ class Quirks(CommonQuirks, frozen=True):
     """The value of `tool_choice` that requires a call."""
     files: Literal["file", "document_url"] = "file"
     """The type of a file part."""
+    refused_parts: tuple[Literal["video_url", "file_url"], ...] = ()
+    """The parts that the vendor refuses: OpenAI fetches no file, and takes no video."""
     names: Literal["all", "user", "none"] = "all"
     """The messages that may have a `name`: Groq rejects any, xAI those of roles other than
     `user`.
@@ -155,13 +167,15 @@ def render_request(
     `provider_options` override all fields except `model` and `stream`.
 
     Raises:
-        RequestError: no tool is allowed.
+        RequestError: no tool is allowed; the vendor refuses a part.
     """
     quirks = quirks or Quirks()
     if request.allowed_tools is not None and not quirks.allowed_tools:
         request = restrict_tools(request)
     if request.user is None and "safety_identifier" in quirks.left_out:
         request = msgspec.structs.replace(request, user=request.safety_identifier)
+    if quirks.refused_parts and not request.is_plain:
+        _check_parts(request.messages, quirks=quirks)
     changes = _list_names(request.messages, quirks=quirks)
     messages = request.messages
     if not request.is_plain:
@@ -258,6 +272,18 @@ def _list_names(messages: Sequence[Message], *, quirks: Quirks) -> tuple[str, ..
     return ()
 
 
+def _check_parts(messages: Sequence[Message], *, quirks: Quirks) -> None:
+    """Refuse parts that the vendor refuses, before a call."""
+    for number, message in enumerate(messages):
+        for index, part in enumerate(message.content if isinstance(message, UserMessage) else ()):
+            where = f"messages[{number}].content[{index}]"
+            if isinstance(part, VideoPart) and "video_url" in quirks.refused_parts:
+                raise unsupported(where, "video", format=FORMAT)
+            if isinstance(part, FilePart) and part.file.url and "file_url" in quirks.refused_parts:
+                subject = "a file by its URL (send a data: URL)"
+                raise unsupported(where, subject, format=FORMAT)
+
+
 def _has_content(rendered: dict[str, Any]) -> bool:
     """Return whether a message is not an empty assistant message."""
     if rendered["role"] != "assistant" or rendered["content"]:
@@ -322,6 +348,9 @@ def _edit_part(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
             return {"type": "input_audio", "input_audio": part["input_audio"]["data"]}
         case "file" if quirks.files == "document_url":
             return _document(part["file"])
+        case "file" if "file_url" in part["file"]:  # as OpenRouter takes it
+            url = part["file"].pop("file_url")
+            return {"type": "file", "file": {**part["file"], "file_data": url}}
         case "refusal" if quirks.plain:
             return {"type": "text", "text": part["refusal"]}
         case _:
@@ -330,7 +359,7 @@ def _edit_part(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
 
 def _document(file: dict[str, Any]) -> dict[str, Any]:
     """Return a file in Mistral's form: an image, a document, or an uploaded file."""
-    url = file.get("file_data")
+    url = file.get("file_url") or file.get("file_data")
     if url is None:
         return {"type": "file", "file_id": file.get("file_id")}
     found = parse_data_url(url)

@@ -32,6 +32,7 @@ from ....requests import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    UserPart,
     convert_body,
 )
 from ...answering.assistant_message import AssistantPart, build_message, build_reasoning
@@ -49,8 +50,6 @@ from ..compaction_summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from ..item_ids import restore_ids
 from .tool_mapping import ClientTool
 from .tools import OfferedTools
-
-InputPart = TextPart | ImagePart | AudioPart | FilePart
 
 IGNORED: Final = ("image_generation_call",)
 """Items that the relay renders and that no provider accepts as input."""
@@ -300,9 +299,9 @@ class Conversation:
 
     def _convert_parts(
         self, parts: Parts, *, path: str, texts: Sequence[str] = ("input_text", "text")
-    ) -> list[InputPart]:
+    ) -> list[UserPart]:
         """Convert the input parts of a user or a tool."""
-        found: list[InputPart] = []
+        found: list[UserPart] = []
         for number, part in enumerate(parts):
             part_path = f"{path}[{number}]"
             match part.get("type"):
@@ -314,11 +313,8 @@ class Conversation:
                     )
                 case "input_file":
                     file = convert_body(part, _File, path=part_path)
-                    if file.file_url is None:
-                        data = FileSource(file.file_data, file.file_id, file.filename)
-                        found.append(FilePart(data))
-                    else:
-                        self.untranslatable.append(f"{part_path}: a file by its URL")
+                    fields = (file.file_data, file.file_id, file.filename, file.file_url)
+                    found.append(FilePart(FileSource(*fields)))
                 case "input_audio":
                     sound = convert_body(part, _Sound, path=part_path)
                     found.append(AudioPart(sound.input_audio))
@@ -326,7 +322,7 @@ class Conversation:
                     self.untranslatable.append(f"{part_path}: a part {str(kind)[:_MAX_KIND]!r}")
         return found
 
-    def _convert_image(self, part: _Image, *, path: str) -> list[InputPart]:
+    def _convert_image(self, part: _Image, *, path: str) -> list[UserPart]:
         if part.image_url is not None:
             return [ImagePart(ImageUrl(part.image_url, _DETAILS.get(part.detail or "")))]
         if part.file_id is None:

@@ -11,7 +11,6 @@ from ....requests import (
     AssistantMessage,
     AudioPart,
     ChatRequest,
-    FilePart,
     Function,
     ImagePart,
     JsonSchemaFormat,
@@ -23,6 +22,8 @@ from ....requests import (
     ToolCall,
     ToolChoice,
     ToolMessage,
+    UserPart,
+    VideoPart,
 )
 from ...reasoning_signatures import (
     OPENAI_COMPACTION,
@@ -51,7 +52,6 @@ from .provider_tools import (
     select_client_tools,
 )
 
-Part = TextPart | ImagePart | AudioPart | FilePart
 AnswerPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
 FORMAT: Final = "OpenAI Responses"
@@ -256,13 +256,13 @@ def _parse_item(data: str, *, path: str) -> dict[str, Any]:
     return select_client_tools(item)
 
 
-def _render_content(content: str | Sequence[Part], *, path: str) -> str | list[dict[str, Any]]:
+def _render_content(content: str | Sequence[UserPart], *, path: str) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content
     return [_render_part(part, path=f"{path}[{i}]") for i, part in enumerate(content)]
 
 
-def _render_part(part: Part, *, path: str) -> dict[str, Any]:
+def _render_part(part: UserPart, *, path: str) -> dict[str, Any]:
     match part:
         case TextPart():
             return {"type": "input_text", "text": part.text}
@@ -271,12 +271,15 @@ def _render_part(part: Part, *, path: str) -> dict[str, Any]:
             return {"type": "input_image", "image_url": image.url, "detail": image.detail or "auto"}
         case AudioPart():
             return {"type": "input_audio", "input_audio": msgspec.to_builtins(part.input_audio)}
+        case VideoPart():
+            raise unsupported(path, "video", format="the Responses API")
         case _:
-            file = msgspec.to_builtins(part.file)
+            if part.file.url:  # a name beside it is refused
+                return {"type": "input_file", "file_url": part.file.url}
             if part.file.file_data is None and part.file.file_id is None:
-                message = f"{path}.file: has no file_data or file_id"
+                message = f"{path}.file: has no file_data, file_url or file_id"
                 raise RequestError("invalid_request", message)
-            return {"type": "input_file", **file}
+            return {"type": "input_file", **msgspec.to_builtins(part.file)}
 
 
 def _is_custom(call: ToolCall) -> bool:

@@ -13,12 +13,9 @@ from msgspec import Meta
 from ....bounds import MAX_MESSAGES, check_parts
 from ....errors import RequestError
 from ....requests import (
-    AudioPart,
     Body,
-    FilePart,
     FunctionCall,
     Id,
-    ImagePart,
     Message,
     Opaque,
     SystemMessage,
@@ -26,6 +23,7 @@ from ....requests import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    UserPart,
     convert_body,
     parse_body,
     parse_fields,
@@ -236,10 +234,8 @@ def _read_system(message: UiMessage, *, path: str) -> str:
     return "".join(texts)
 
 
-def _read_user(
-    message: UiMessage, *, path: str
-) -> str | list[TextPart | ImagePart | AudioPart | FilePart]:
-    found: list[TextPart | ImagePart | AudioPart | FilePart] = []
+def _read_user(message: UiMessage, *, path: str) -> str | list[UserPart]:
+    found: list[UserPart] = []
     for number, part in enumerate(message.parts):
         where = f"{path}.parts[{number}]"
         match part.get("type"):

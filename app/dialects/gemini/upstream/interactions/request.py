@@ -29,6 +29,8 @@ from .....requests import (
     ToolChoice,
     ToolMessage,
     UserMessage,
+    UserPart,
+    VideoPart,
 )
 from ....upstream_format import Quirks as CommonQuirks
 from ....upstream_format import RenderedRequest
@@ -42,7 +44,12 @@ from ....writing.conversation import (
 )
 from ....writing.exchange import ExchangeForm, arrange
 from .. import request as generate_content
-from ..media_parts import render_audio, render_file, render_image
+from ..media_parts import (
+    render_audio,
+    render_file,
+    render_image,
+    render_video,
+)
 
 FORMAT: Final = "Gemini's Interactions API"
 THOUGHT: Final = "gemini_interactions.thought"
@@ -208,9 +215,7 @@ def _text(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if text else []
 
 
-def _contents(
-    content: str | Iterable[TextPart | ImagePart | AudioPart | FilePart], *, path: str
-) -> list[dict[str, Any]]:
+def _contents(content: str | Iterable[UserPart], *, path: str) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return _text(content)
     found: list[dict[str, Any]] = []
@@ -221,6 +226,8 @@ def _contents(
                 found += _text(part.text)
             case ImagePart():
                 found.append(_media(render_image(part, path=where), unknown="image"))
+            case VideoPart():
+                found.append(_media(render_video(part, path=where), unknown="video"))
             case AudioPart():
                 found.append(_media(render_audio(part), unknown="audio"))
             case FilePart():
