@@ -8,7 +8,7 @@ import pytest
 from app.dialects.anthropic.client.request import parse_request as parse_messages
 from app.dialects.openai_responses.client.request import parse_request as parse_responses
 from app.errors import RequestError
-from app.requests import FilePart, FileSource, TextPart, UserMessage
+from app.requests import FilePart, FileSource, TextPart, UserMessage, UserPart
 from app.upstreams.presets import PRESETS
 from tests.dialects.rendering import file, part, render, said, user
 
@@ -65,7 +65,7 @@ def test_who_does_not_take_it_is_not_asked(dialect: str, sent: Any, what: str) -
 @pytest.mark.parametrize("preset", ["openai", "azure", "azure-deployments"])
 def test_openai_itself_is_not_asked(preset: str, sent: Any) -> None:
     named = PRESETS[preset]
-    quirks = {**named.quirks, **named.host_quirks}
+    quirks: dict[str, Any] = {**named.quirks, **named.host_quirks}
 
     with pytest.raises(RequestError, match=r"messages\[0\].content\[1\]: "):
         render("openai_chat", {"messages": [user(said("a"), sent)]}, **quirks)
@@ -84,7 +84,7 @@ def test_a_file_of_a_client_of_responses_is_one() -> None:
     content = [{"type": "input_text", "text": "a"}, {"type": "input_file", "file_url": PDF}]
     body = {"model": "m", "input": [{"role": "user", "content": content}]}
 
-    parts = [TextPart("a"), FilePart(FileSource(file_url=PDF))]
+    parts: list[UserPart] = [TextPart("a"), FilePart(FileSource(file_url=PDF))]
     assert [UserMessage(parts)] == parse_responses(json.dumps(body).encode()).chat.messages
 
 
