@@ -48,7 +48,8 @@ async def test_run_is_answered_and_can_be_read_again():
 
 async def test_run_that_is_cancelled_says_so():
     async with serve_script([head(), send(text("a")), Hold()]) as (relay, _):
-        async with relay.client.stream("POST", "/v1/ag-ui", json=RUN) as response:
+        run = {**RUN, "protocolVersion": "1.0"}
+        async with relay.client.stream("POST", "/v1/ag-ui", json=run) as response:
             stream = response.headers["stream-id"]
             await relay.client.post(f"/v1/streams/{stream}/cancel")
             found = await sent(response)

@@ -1,8 +1,7 @@
-// Runs AG-UI's own agent against a relay: ag_ui.mjs URL RUNS_JSON
+// Runs AG-UI's own agent against a relay: ag_ui.mjs URL RUNS_JSON [PACKAGE]
 // Each run adds messages and has parameters; prints the events, the messages and what failed.
-import { HttpAgent } from "@ag-ui/client";
-
-const [url, runs] = process.argv.slice(2);
+const [url, runs, name = "@ag-ui/client"] = process.argv.slice(2);
+const { HttpAgent } = await import(name);
 const agent = new HttpAgent({ url, threadId: "thread-1" });
 const seen = [];
 const warned = []; // what the client dropped or stripped: a fault of ours

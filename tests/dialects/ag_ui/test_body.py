@@ -31,8 +31,19 @@ def test_run_is_a_request_with_its_ids():
     found = asked(HELLO, parentRunId="r0", protocolVersion="1.0", state={"a": 1})
 
     assert [r.UserMessage("Hi")] == found.chat.messages
-    assert {"thread_id": "t1", "run_id": "r1", "parent_run_id": "r0"} == found.labels
+    ids = {"thread_id": "t1", "run_id": "r1", "parent_run_id": "r0"}
+    assert ids == found.tags
+    assert {**ids, "protocol_version": "1.0"} == found.labels
     assert {"thread_id": "t1", "run_id": "r1"} == asked(HELLO).labels
+
+
+def test_fields_that_the_protocol_does_not_know_are_ignored_by_name():
+    """TanStack AI's client sends `data`."""
+    found = asked(HELLO, data={"a": 1}, later="", newer=None, **{"x" * 300: 1})
+
+    assert ("data", "x" * 120) == found.chat.left_out
+    many = {f"f{number}": 1 for number in range(200)}
+    assert 50 == len(asked(HELLO, **many).chat.left_out)
 
 
 def test_messages_of_all_roles():

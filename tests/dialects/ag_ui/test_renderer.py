@@ -19,7 +19,7 @@ from tests.dialects.clients import STREAM, frames
 pytestmark = pytest.mark.pure
 
 TOKEN = public_token(STREAM, "ag_ui")
-LABELS = {"thread_id": "t1", "run_id": "r1", "parent_run_id": "r0"}
+LABELS = {"thread_id": "t1", "run_id": "r1", "parent_run_id": "r0", "protocol_version": "1.0"}
 START: list[e.Event] = [
     e.StreamStart(STREAM, "fast", 1700000000, LABELS),
     e.StreamTarget("up", "m-1", 1),
@@ -99,6 +99,18 @@ def test_cancelled_run_closes_what_is_open():
     read_messages(found)
 
     assert {"type": "cancelled"} == found[-1]["outcome"]
+
+
+BEFORE_1 = e.StreamStart(STREAM, "fast", 1700000000, {"thread_id": "t1", "run_id": "r1"})
+
+
+def test_client_before_1_0_gets_no_outcome_that_it_refuses():
+    """The schemas of @ag-ui/client 0.0.54 to 0.0.59 are strict."""
+    found = sent([BEFORE_1, *START[1:], *CALL, DONE])
+    assert {"type": "success"} == found[-1]["outcome"]
+
+    (*_, last) = sent([BEFORE_1, *START[1:], *TEXT, e.StreamEnd("cancelled", "cancelled")])
+    assert ("RUN_ERROR", "cancelled") == (last["type"], last["code"])
 
 
 @pytest.mark.parametrize("text_first", [True, False])

@@ -47,6 +47,9 @@ from ...reasoning_signatures import SignatureFields
 
 VERSION = "1.0"
 
+PROTOCOL_VERSION = "protocol_version"
+"""The label of a run with the client's version, which clients send from 1.0 on."""
+
 PROVIDER_CALL = "provider_"
 """The beginning of the ids of calls that the provider executed."""
 
@@ -60,6 +63,9 @@ class Renderer:
         self._stream = stream
         self._token = public_token(stream, "ag_ui")
         self._run: RunEvent = {}
+        self._is_before_1 = False
+        """Whether the client is older than 1.0: the strict schema of `@ag-ui/client` 0.0.54 to
+        0.0.59 knows no outcome `cancelled`, and no ids of pending calls."""
         self._target: StreamTarget | None = None
         self._messages: dict[int, str] = {}
         """The message of each open block of text or reasoning."""
@@ -139,6 +145,7 @@ class Renderer:
             "threadId": labels.get("thread_id", f"thread_{self._token}"),
             "runId": labels.get("run_id", f"run_{self._token}"),
         }
+        self._is_before_1 = PROTOCOL_VERSION not in labels
         parent = labels.get("parent_run_id")
         parents = {} if parent is None else {"parentRunId": parent}
         yield {"type": "RUN_STARTED", **self._run, "protocolVersion": VERSION, **parents}
@@ -201,9 +208,10 @@ class Renderer:
 
     def _end(self, event: StreamEnd) -> Iterable[RunEvent]:
         usage = self._usage(event)
-        if event.status in ("failed", "interrupted"):
+        cancelled = event.status == "cancelled"
+        if event.status in ("failed", "interrupted") or (cancelled and self._is_before_1):
             error = event.error
-            code = {"code": error.code} if error else {}
+            code = {"code": error.code} if error else {"code": "cancelled"} if cancelled else {}
             message = error.message if error else "the answer is incomplete"
             metadata = {"metadata": cost} if (cost := _cost(event)) else {}
             yield {"type": "RUN_ERROR", "message": message, **code, **usage, **metadata}
@@ -217,7 +225,7 @@ class Renderer:
                 yield _encrypted("tool-call", call, SignatureFields(opaque=opaque))
         outcome: RunEvent = {"type": "cancelled"}
         if event.status == "completed":
-            pending = list(self._calls.values())
+            pending = [] if self._is_before_1 else list(self._calls.values())
             outcome = {"type": "success"} | ({"pendingToolCallIds": pending} if pending else {})
         yield {
             "type": "RUN_FINISHED",

@@ -9,7 +9,6 @@ from msgspec import Meta
 from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from ....errors import RequestError
 from ....requests import (
-    Body,
     DeveloperMessage,
     FilePart,
     FileSource,
@@ -32,7 +31,7 @@ from ...answering.attachments import build_part
 from ...answering.chat_options import OPTIONS, build_chat
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import parse_signature_fields
-from .renderer import PROVIDER_CALL
+from .renderer import PROTOCOL_VERSION, PROVIDER_CALL
 
 
 class AgUiObject(msgspec.Struct, frozen=True, rename="camel"):
@@ -131,11 +130,11 @@ class Context(AgUiObject, frozen=True):
     value: str
 
 
-class RunAgentInput(Body, frozen=True, rename="camel"):
+class RunAgentInput(AgUiObject, frozen=True):
     thread_id: Id
     run_id: Id
     messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
-    protocol_version: str | None = None
+    protocol_version: Id | None = None
     parent_run_id: Id | None = None
     state: Any = None
     tools: Annotated[list[PageTool], Meta(max_length=MAX_TOOLS)] | None = None
@@ -145,6 +144,11 @@ class RunAgentInput(Body, frozen=True, rename="camel"):
 
 
 _decoder = msgspec.json.Decoder(RunAgentInput)
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_EMPTY = frozenset((b"null", b"{}", b"[]", b'""'))
+MAX_UNKNOWN = 50
+"""The maximum number of unknown fields that are named in a notice."""
+_KNOWN = frozenset(RunAgentInput.__struct_encode_fields__)
 
 
 def parse_request(body: bytes) -> ParsedRequest:
@@ -174,10 +178,20 @@ def parse_request(body: bytes) -> ParsedRequest:
             options["tools"] = [*msgspec.to_builtins(run_tools), *more]
     messages = Conversation(run.messages).read()
     chat = build_chat(_add_context(messages, run.context or ()), options, path="forwardedProps")
+    # TanStack AI's client sends `data`.
+    if unknown := [
+        name[:120]
+        for name, value in _fields.decode(body).items()
+        if name not in _KNOWN and bytes(value) not in _EMPTY
+    ]:
+        chat = msgspec.structs.replace(chat, left_out=tuple(unknown[:MAX_UNKNOWN]))
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}
     if run.parent_run_id is not None:
         labels["parent_run_id"] = run.parent_run_id
-    return ParsedRequest(chat, labels=labels, tags=labels)
+    tags = labels
+    if run.protocol_version is not None:
+        labels = {**labels, PROTOCOL_VERSION: run.protocol_version}
+    return ParsedRequest(chat, labels=labels, tags=tags)
 
 
 def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> list[ChatMessage]:
