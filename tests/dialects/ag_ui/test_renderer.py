@@ -127,11 +127,16 @@ def test_calls_and_text_are_one_message(text_first):
     assert "TOOL_CALL_END" == found[-2]["type"]
 
 
+@pytest.mark.parametrize("announced", [False, True], ids=["at once", "input at its end"])
 @pytest.mark.parametrize(
     ("output", "content"), [(["a"], '["a"]'), ("text", "text"), (None, ""), (False, "false")]
 )
-def test_tool_that_the_provider_ran_has_its_result_and_is_not_the_clients(output, content):
-    tool = [e.ProviderTool(1, "search", {"q": "sea"})]
+def test_tool_that_the_provider_ran_has_its_result_and_is_not_the_clients(
+    output, content, announced
+):
+    """OpenAI's tools begin without their input."""
+    tool = [e.ProviderTool(1, "search")] if announced else []
+    tool += [e.ProviderTool(1, "search", {"q": "sea"})]
     if output is not None:
         tool.append(e.ProviderTool(1, "search", output=output))
     found = sent([*START, *tool, *TEXT, DONE])

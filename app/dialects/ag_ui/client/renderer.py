@@ -74,6 +74,8 @@ class Renderer:
         """The calls by block; they end with the run."""
         self._provider_calls: dict[int, bool] = {}
         """The calls that the provider executes, by block, and whether they have ended."""
+        self._given: set[int] = set()
+        """Those whose input has been sent."""
         self._opaque: dict[int, list[OpaqueValue]] = {}
         """The opaque values of a block, for the end of its message."""
         self._count = 0
@@ -178,10 +180,13 @@ class Renderer:
         if event.block not in self._provider_calls:
             self._provider_calls[event.block] = False
             yield self._announce_call(call, event.name)
-            if event.input is not msgspec.UNSET:
-                arguments = msgspec.json.encode(event.input).decode()
-                yield {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": arguments}
-        if event.output is not msgspec.UNSET and not self._provider_calls[event.block]:
+        is_open = not self._provider_calls[event.block]
+        if event.input is not msgspec.UNSET and is_open and event.block not in self._given:
+            # OpenAI's tools have it at their end only.
+            self._given.add(event.block)
+            arguments = msgspec.json.encode(event.input).decode()
+            yield {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": arguments}
+        if event.output is not msgspec.UNSET and is_open:
             output = event.output
             text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
             yield from self._end_tool(event.block, text)
