@@ -34,7 +34,7 @@ from ..upstreams.http import (
     was_sent,
 )
 from ..upstreams.http_call import HttpCall
-from ..upstreams.targets import Target
+from ..upstreams.targets import Refit, Target
 from .reading import Body, EventSink, Reading, Watch
 from .resuming import ResumableDecoder, Resumption
 from .settlement import FREE, Billing
@@ -302,22 +302,29 @@ class Call(TargetCall, kw_only=True, eq=False):
         reasoned = _has_reasoning(request.chat)
         if self.is_last:
             request.shrink(len(call.content))
-        self.billable = True
-        try:
-            reply = await open_stream(
-                self.client, call, upstream=self.target.upstream.name, on_head=self._on_head
-            )
-        except RelayError as error:
-            self.billable = self.may_bill(error)
-            if error.code == "upstream_invalid_request":
+        refit: Refit | None = None
+        while True:
+            self.billable = True
+            try:
+                reply = await open_stream(
+                    self.client, call, upstream=self.target.upstream.name, on_head=self._on_head
+                )
+                break
+            except RelayError as error:
+                self.billable = self.may_bill(error)
+                if error.code != "upstream_invalid_request":
+                    raise
                 fields = self.target.upstream.reasoning_fields
                 fields.refused(
                     self.target.model, error.message, content=call.content, reasoned=reasoned
                 )
-            raise
-        except asyncio.CancelledError as left:
-            self.billable = self.may_bill(left)
-            raise
+                refit = await self.target.refit(call, error, refit)
+                call = refit.call
+            except asyncio.CancelledError as left:
+                self.billable = self.may_bill(left)
+                raise
+        if refit is not None:
+            self._notices = [*self._notices, *self.target.learn(refit)]
         if self.is_last:
             request.drop()
         return reply.body

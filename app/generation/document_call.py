@@ -44,6 +44,8 @@ class DocumentCall(TargetCall, kw_only=True, eq=False):
     answered_model: str | None = None
     usage: TokenCounts | None = None
     """The counts of a successful call."""
+    left_out: set[str] = msgspec.field(default_factory=set)
+    """The fields that its provider refused, and was not sent."""
     parts: dict[int, TokenCounts] = msgspec.field(default_factory=dict)
     """The counts of each part that was sent: an estimate until the provider has counted it."""
     _first: list[TokenCounts] = msgspec.field(default_factory=list)
@@ -100,9 +102,17 @@ class DocumentCall(TargetCall, kw_only=True, eq=False):
             )
 
     async def send(
-        self, call: HttpCall, how: Callable[..., Awaitable[T]], part: int = 0, **options: Any
+        self,
+        call: HttpCall,
+        how: Callable[..., Awaitable[T]],
+        part: int = 0,
+        *,
+        refits: bool = False,
+        **options: Any,
     ) -> T:
         """Send the request for a part by `fetch` or `open_stream`, with their options.
+
+        `refits`: a refused one is sent once more, see `Target.refit`.
 
         Raises:
             UpstreamError: it failed; without the upstream's secrets.
@@ -114,10 +124,20 @@ class DocumentCall(TargetCall, kw_only=True, eq=False):
             connect_timeout_s=self.limits.connect_timeout_s,
             on_resend=partial(self._on_resend, part),
         )
+        name, refit = self.target.upstream.name, None
         try:
-            return await how(self.client, call, upstream=self.target.upstream.name, **options)
+            try:
+                return await how(self.client, call, upstream=name, **options)
+            except UpstreamError as refused:
+                if not refits or refused.code != "upstream_invalid_request":
+                    raise
+                refit = await self.target.refit(call, refused, None)
+            found = await how(self.client, refit.call, upstream=name, **options)
         except BROKEN as failure:
             self.fail(failure, part)
+        self.target.learn(refit)
+        self.left_out.update(refit.left_out)
+        return found
 
     def fail(self, failure: BaseException, part: int = 0, *, answered: bool = False) -> NoReturn:
         """Raise the error of a request that is `BROKEN`; count what the provider may bill."""

@@ -24,6 +24,7 @@ from ..events import TokenCounts
 from ..hooks.request_checks import check_request, check_values
 from ..requests import ChatRequest
 from ..upstreams.http import fetch
+from ..upstreams.refusals import fit
 from ..upstreams.routes import Route
 from ..upstreams.targets import Target
 from .calls import CallContext
@@ -104,7 +105,7 @@ async def _count(context: CallContext, route: Route, chat: ChatRequest) -> int |
 
         async def ask(call: DocumentCall) -> bytes:
             return await call.send(
-                await target.build_count(chat, count), fetch, max_bytes=COUNT_BYTES
+                await target.build_count(chat, count), fetch, refits=True, max_bytes=COUNT_BYTES
             )
 
         try:
@@ -153,10 +154,15 @@ async def _embed(call: DocumentCall, request: Request, take: Callable[[int], Non
     async def fetch_part(start: int) -> Parsed:
         part = inputs[start : start + api.most]
         body = api.render(fitted, part, model=target.model, dimensions_field=field)
+        if (known := upstream.refusals.known.get(target.model)) is not None:
+            body, _, left_out, _ = fit(known, body, {})
+            call.left_out.update(left_out)
         async with slots:
             http_call = await target.build_json(api.path, body)
             call.parts[start] = TokenCounts(estimate(part), 0, estimated=True)
-            answer = await call.send(http_call, fetch, start, max_bytes=EMBED_BYTES, take=take)
+            answer = await call.send(
+                http_call, fetch, start, refits=True, max_bytes=EMBED_BYTES, take=take
+            )
         try:
             parsed = api.parse(answer)
         except (msgspec.MsgspecError, RecursionError):
@@ -178,7 +184,7 @@ async def _embed(call: DocumentCall, request: Request, take: Callable[[int], Non
         if number % CONVERTED == 0:
             await asyncio.sleep(0)
     model = call.answered_model = upstream.redact(found.model or target.model)
-    return Embedded(vectors, model, tokens=found.tokens, ignored=ignored)
+    return Embedded(vectors, model, tokens=found.tokens, ignored=sorted({*ignored, *call.left_out}))
 
 
 async def _gather(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -12,6 +12,7 @@ from ..dialects.upstream_formats import USUAL
 from ..policies.capacity import TargetLimits
 from .credentials import CredentialsSource, Key, NoCredentials, UpstreamCredentials
 from .redaction import MIN_ENCODED, Redactor
+from .refusals import Refusals
 from .transforms import Transform
 
 MAX_MODELS: Final = 1_000
@@ -166,6 +167,11 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
     def reasoning_fields(self) -> ReasoningFields:
         """The observed field in which each of its models accepts reasoning."""
         return ReasoningFields()
+
+    @cached_property
+    def refusals(self) -> Refusals:
+        """What each of its models has refused."""
+        return Refusals()
 
     @cached_property
     def secret_fields(self) -> dict[str, str]:

@@ -21,6 +21,7 @@ from ..requests import ChatRequest, ClientBody, UserMessage
 from .endpoints import Upstream
 from .media import ForeignReference, find_foreign
 from .options import Fitted, fit_extras, options_of, own_of, refuse, stored_of, type_of
+from .refusals import fit, left_out_notices
 from .transforms import NO_CHANGES, RequestChanges
 
 _DEFAULTS: Final[Mapping[str, object]] = {
@@ -103,6 +104,12 @@ class RequestBuilder:
                 field = self._format.limit_field(request.body, quirks=self._quirks)
             request = msgspec.structs.replace(
                 request, body=bound_output(request.body, chat.ceiling, field=field)
+            )
+        if (known := self._upstream.refusals.known.get(self._model)) is not None:
+            fitted = fit(known, request.body, request.headers)
+            notices = [*request.notices, *left_out_notices(self._upstream.name, fitted.left_out)]
+            request = msgspec.structs.replace(
+                request, body=fitted.body, headers=fitted.headers, notices=notices
             )
         return request if self._resume is None else self._store(request, chat, self._resume)
 

@@ -2,24 +2,35 @@
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
 import httpx2
 import msgspec
 
+from ..dialects.reading.refusal_wordings import read_refusal
 from ..dialects.upstream_format import MODEL, Quirks, UpstreamFormat
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..dialects.writing.token_counts import CountCall
-from ..errors import RequestError
+from ..errors import RelayError, RequestError
+from ..events import Notice
 from ..policies.capacity import TargetLimits
 from ..policies.deadlines import Limits
 from ..policies.retry import TargetPolicy
 from ..requests import ChatRequest
 from .endpoints import Upstream
 from .http_call import CallUrl, HttpCall
+from .refusals import Change, advise, find_changes, fit, left_out_notices, list_names
 from .request_builder import RequestBuilder, TargetRequest
 from .transforms import NO_CHANGES, RequestChanges
+
+
+class Refit(NamedTuple):
+    """A refused call without what its provider names; see `Target.refit`."""
+
+    call: HttpCall
+    changes: list[Change]
+    left_out: list[str]
 
 
 class Target(msgspec.Struct, frozen=True, dict=True):
@@ -111,6 +122,43 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         call = await self.build_json(count.path, body)
         call.headers.update(request.headers)
         return call
+
+    async def refit(self, call: HttpCall, error: RelayError, last: Refit | None) -> Refit:
+        """Return a refused call without what its error names, to be sent once more.
+
+        Raises:
+            RelayError: the error, with a remedy if one is known: it names nothing that only shapes
+                the answer, or `last` was sent already.
+        """
+        refusal = read_refusal(error)
+        if refusal is None:
+            raise error
+        upstream, body = self.upstream, msgspec.json.decode(call.content)
+        fixed = {name.lower() for name in upstream.headers}  # by the settings
+        headers = {name: value for name, value in call.headers.items() if name not in fixed}
+        changes = find_changes(refusal, body, headers)
+        if last is not None and not list_names(last.changes) & list_names(changes):
+            upstream.refusals.learn(self.model, last.changes)  # now it refuses something else
+        # What may quote a client would be learnt for all clients.
+        quotes = (msgspec.json.encode(quote)[1:-1] for quote in refusal.quotes)
+        if last is not None or any(quote in call.content for quote in quotes):
+            changes = []
+        fitted = fit(changes, body, headers)
+        if not fitted.changes:
+            error.message += advise(refusal, body, upstream=upstream.name)
+            raise error
+        content = msgspec.json.encode(fitted.body)
+        signed = await upstream.credentials.headers(call.method, call.url.text, content)
+        kept = {name: call.headers[name] for name in fixed & call.headers.keys()}
+        headers = {**kept, **fitted.headers, **signed}
+        headers.pop("idempotency-key", None)  # a provider may answer it with the same error
+        call = msgspec.structs.replace(call, content=content, headers=headers)
+        return Refit(call, fitted.changes, fitted.left_out)
+
+    def learn(self, refit: Refit) -> list[Notice]:
+        """Record what the model was sent without, as its provider has taken that."""
+        self.upstream.refusals.learn(self.model, refit.changes)
+        return left_out_notices(self.upstream.name, refit.left_out)
 
     @cached_property
     def _url(self) -> str:

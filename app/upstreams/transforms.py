@@ -35,13 +35,13 @@ class Transform(msgspec.Struct, frozen=True):
         """Return a changed copy."""
         changed = dict(body)
         for old, new in self.rename.items():
-            found = _take(changed, old)
+            found = take(changed, old)
             if found:
-                _put(changed, new, found[0])
+                put(changed, new, found[0])
         for path in self.drop:
-            _take(changed, path)
+            take(changed, path)
         for path, value in self.set.items():
-            _put(changed, path, value)
+            put(changed, path, value)
         return changed
 
 
@@ -82,7 +82,7 @@ class RequestChanges(msgspec.Struct, frozen=True):
 NO_CHANGES: Final = RequestChanges()
 
 
-def _take(body: dict[str, Any], path: str) -> list[Any]:
+def take(body: dict[str, Any], path: str) -> list[Any]:
     """Remove the value at a path; return it in a list, which is empty if there is none."""
     *above, name = path.split(".")
     holder = body
@@ -93,7 +93,7 @@ def _take(body: dict[str, Any], path: str) -> list[Any]:
     return [holder.pop(name)] if name in holder else []
 
 
-def _put(body: dict[str, Any], path: str, value: Any) -> None:
+def put(body: dict[str, Any], path: str, value: Any) -> None:
     """Set the value at a path, with the objects above it."""
     *above, name = path.split(".")
     holder = body

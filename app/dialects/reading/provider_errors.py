@@ -398,12 +398,17 @@ def _text(document: object) -> str:
     for error in (inner, outer, minimax):
         for key in ("message", "error", "detail", "msg", "status_msg"):
             value = error.get(key)
-            for item in mappings(value):  # FastAPI: {"detail": [{"loc": ..., "msg": ...}]}
-                value = item.get("msg")
-                break
+            value = mapping(value).get("detail", value)  # Mistral: {"message": {"detail": ...}}
+            if found := mappings(value):  # FastAPI: {"detail": [{"loc": ..., "msg": ...}]}
+                value = "; ".join(map(_detail, found[:10]))
             if isinstance(value, str) and value.strip():
                 return value[:MAX_READ]
     return ""
+
+
+def _detail(item: dict[str, Any]) -> str:
+    loc, text = item.get("loc"), string(item.get("msg"))
+    return f"{'.'.join(map(str, loc))}: {text}" if isinstance(loc, list) and text else text
 
 
 def _scrub(text: str) -> str:
