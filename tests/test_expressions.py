@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from app.dialects.reading.refusal_wordings import _WORDINGS
 from app.hooks.contract import Check, Text
 from app.hooks.redact import redact
 from app.upstreams.redaction import _compile as compile_secrets
@@ -33,6 +34,7 @@ METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"
 
 GIVEN: dict[str, Callable[[], list[re.Pattern[Any]]]] = {
     "dialects/reading/provider_errors.py": lambda: [pattern for _, pattern in _errors()._TEXTS],
+    "dialects/reading/refusal_wordings.py": lambda: [pattern for _, pattern in _WORDINGS],
     "upstreams/redaction.py": lambda: [compile_secrets(["sk-0123456789+/abcdef", "a.b-c/d+e"])],
 }
 """Modules with expressions that they build; those of globs in the settings are the operator's."""
@@ -41,6 +43,10 @@ OF_SETTINGS = ("upstreams/options.py", "ledger/prices.py")
 SHORT: dict[str, tuple[int, str]] = {
     "dialects/reading/provider_errors.py:_SECRETS": (2000, "4 * MAX_TEXT"),
     **{f"dialects/reading/provider_errors.py:{n}": (8192, "MAX_READ") for n in range(9)},
+    **{
+        f"dialects/reading/refusal_wordings.py:{n}": (500, "_scrub, which ends at MAX_TEXT")
+        for n in range(len(_WORDINGS))
+    },
     "framing/multipart.py:_parameters": (256, "it gets what _disposition has matched"),
     "framing/multipart.py:_disposition": (4096, "MAX_HEAD_BYTES"),
 }

@@ -6,7 +6,7 @@ sent as that one was taken. Each process learns separately.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -59,7 +59,7 @@ _STRUCTURE: Final = frozenset(
 
 _DATA: Final = frozenset(("metadata", "input", "args", "response", "json"))
 """The objects with keys of the client, outside of schemas."""
-_CLOSED: Final = _DATA | {"response_format"}
+_CLOSED: Final = _DATA | {"response_format", "labels", "logit_bias"}
 """Those that are not searched for fields."""
 _LITERALS: Final = ("default", "const", "enum", "examples")
 """The keywords with values of the client."""
@@ -131,9 +131,11 @@ def find_changes(
     return found
 
 
-def fit(changes: Iterable[Change], body: dict[str, Any], headers: Mapping[str, str]) -> Fitted:
+def fit(changes: Collection[Change], body: dict[str, Any], headers: Mapping[str, str]) -> Fitted:
     """Return a request without what is refused; the given one is not changed."""
     body, left_out, needed = dict(body), [], []
+    if any(change.kind in ("mark", "keyword") for change in changes):
+        body = msgspec.json.decode(msgspec.json.encode(body))  # its parts are shared
     for change in changes:
         kind, name = change.kind, change.name
         if kind == "field":
@@ -145,7 +147,6 @@ def fit(changes: Iterable[Change], body: dict[str, Any], headers: Mapping[str, s
         elif kind == "beta":
             body, headers, changed = _drop_betas(body, headers, {*name.split(",")})
         else:
-            body = msgspec.json.decode(msgspec.json.encode(body))  # its parts are shared
             changed = _strip(body, name, schemas=kind == "keyword")
         if changed:
             needed.append(change)

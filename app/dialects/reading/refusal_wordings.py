@@ -10,9 +10,10 @@ from ...errors import RelayError
 
 Kind = Literal["field", "value", "beta"]
 
-_NAME: Final = r"[\w$-]+(?:[.\[/][\w$\]-]+)*"
-_ITEM: Final = rf"\\*[`'\"]?{_NAME}\\*[`'\"]?"
-_LIST: Final = rf"(?P<names>{_ITEM}(?:, ?{_ITEM})*)"
+# Possessive, and only from the begin of a name: linear in texts of one long name.
+_NAME: Final = r"(?<![\w$.-])[\w$-]++(?:[.\[/][\w$\]-]++)*+"
+_ITEM: Final = rf"\\{{0,3}}+[`'\"]?{_NAME}\\{{0,3}}+[`'\"]?"
+_LIST: Final = rf"(?P<names>{_ITEM}(?:, ?{_ITEM})*+)"
 
 _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
     # OpenAI and Azure: BeehiveInnovations/pal-mcp-server#78, cline/cline#341
