@@ -1,6 +1,7 @@
 """A provider refuses a field once: the request is sent without it, and so is the next."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from app.ledger.config import LedgerConfig, PriceConfig
 from app.testing.upstream import Call, Step, answer, reply, serve_upstream
 from tests.api.test_call_ids import script as asking
 from tests.api.test_embeddings import openai_answer
@@ -246,3 +248,20 @@ async def test_embeddings_learn_too() -> None:
     assert [200, 200] == [done.status_code for done in replies]
     assert ["user", "user"] == [done.headers["seseragi-ignored"] for done in replies]
     assert (3, 400) == (asked, failed.status_code)
+
+
+async def test_a_refused_call_costs_nothing_and_is_no_failed_attempt() -> None:
+    ledger = LedgerConfig(prices=(PriceConfig(target="openai/*", input=2, output=1, version="v"),))
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, ledger=ledger, keeps_rows=True) as relay,
+    ):
+        upstream.choose = without("seed", UNSUPPORTED % "seed", answer("ok"))
+        for _ in range(2):
+            end = (await chat(relay, {**ASK, "seed": 1}))[-1]
+            assert 8e-6 == pytest.approx(float(end["usage"]["cost"]))  # 3 tokens in, 2 out
+        metrics = (await relay.client.get("/metrics", headers=relay.operator)).text
+
+    assert 3 == len(upstream.calls)
+    assert "upstream_invalid_request" in metrics
+    assert not re.search(r'"upstream_invalid_request".*\} [1-9]', metrics)
