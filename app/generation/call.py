@@ -314,10 +314,11 @@ class Call(TargetCall, kw_only=True, eq=False):
                 self.billable = self.may_bill(error)
                 if error.code != "upstream_invalid_request":
                     raise
-                fields = self.target.upstream.reasoning_fields
-                fields.refused(
-                    self.target.model, error.message, content=call.content, reasoned=reasoned
-                )
+                if refit is None:
+                    fields = self.target.upstream.reasoning_fields
+                    fields.refused(
+                        self.target.model, error.message, content=call.content, reasoned=reasoned
+                    )
                 refit = await self.target.refit(call, error, refit)
                 call = refit.call
             except asyncio.CancelledError as left:
