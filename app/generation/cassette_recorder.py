@@ -119,7 +119,8 @@ class CassetteRecorder:
         target = route.targets[0]
         if isinstance(target, CassetteTarget):
             return await self._replay(route, target.options)
-        formats = {one for target in route.targets for one in target.dialect.passthrough}
+        targets = route.for_request(chat).targets if route.has_doors else route.targets
+        formats = {one for target in targets for one in target.dialect.passthrough}
         digest = digest_of(name, chat, formats=formats)
         if self._mode == "off" or any(one.upstream.name in self._excluded for one in route.targets):
             return CassetteChoice(route, digest)

@@ -66,6 +66,8 @@ class Failover:
         `metadata` may name the conversation; `tokens` estimates its input; `clock` is that of the
         event loop.
         """
+        if chat is not None and route.has_doors:
+            route = route.for_request(chat)
         self._name = name
         self._route = route
         self._upstreams = upstreams

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
+import msgspec
 from msgspec import Meta
 
 from ..cassettes.folder import Folder
@@ -28,10 +29,10 @@ from ..upstreams.credentials import (
     UpstreamCredentials,
     check_key,
 )
-from ..upstreams.endpoints import Upstream
+from ..upstreams.endpoints import Door, DoorRules, Upstream
 from ..upstreams.google import GoogleCredentials
 from ..upstreams.options import SAFE_WORD
-from ..upstreams.presets import PLACES, PRESETS, UNKNOWN, Preset
+from ..upstreams.presets import PLACES, PRESETS, UNKNOWN, Preset, PresetDoor
 from .convert import SettingsError, convert, find_part, same_fields
 from .transforms import build_transform
 from .values import Scheme, Settings
@@ -60,7 +61,8 @@ class UpstreamTable(TargetLimits, frozen=True, forbid_unknown_fields=True, kw_on
 
     preset: str | None = None
     base_url: str | None = None
-    dialect: Text | None = None
+    dialect: Text | Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    """Several for a host with several APIs: the first is for all clients without their own."""
     key_env: Text | None = None
     key_file: Text | None = None
     auth: Auth | None = None
@@ -185,7 +187,14 @@ class _Builder(NamedTuple):
     def build(self, *, options: tuple[str, ...] | None, url_schemes: tuple[str, ...]) -> Upstream:
         """Build it; `options` and `url_schemes` are the defaults."""
         table, preset, place = self.table, self.preset, self.place
-        dialect = table.dialect or preset.dialect
+        base_url, base_url_source = self._find_base_url()
+        dialect, *others = (
+            (preset.dialect, *self._find_doors(base_url))
+            if table.dialect is None
+            else (table.dialect,)
+            if isinstance(table.dialect, str)
+            else table.dialect
+        )
         upstream_format = find_part(UPSTREAM_FORMATS, dialect, f"{place}.dialect")
         if table.resume and upstream_format.resume is None:
             known = ", ".join(sorted(name for name, one in UPSTREAM_FORMATS.items() if one.resume))
@@ -196,7 +205,6 @@ class _Builder(NamedTuple):
         own_host = table.base_url is None and preset.base_url_env not in self.environ
         needed = own_host and (preset.base_url or "").startswith("https:")
         credentials, credentials_source = self._find_credentials(needed=needed)
-        base_url, base_url_source = self._find_base_url()
         fields = {
             **same_fields(table, Upstream),
             "name": self.name,
@@ -216,7 +224,27 @@ class _Builder(NamedTuple):
             "target_limits": TargetLimits(**same_fields(table, TargetLimits)),
             "transform": build_transform(table.rename, table.drop, table.set, place),
         }
-        return Upstream(**fields)
+        upstream = Upstream(**fields)
+        doors = tuple([self._build_door(upstream, other) for other in others])
+        return msgspec.structs.replace(upstream, doors=doors) if doors else upstream
+
+    def _find_doors(self, base_url: str) -> tuple[str, ...]:
+        """Return the dialects of the provider's other APIs, which other hosts may lack."""
+        own, url = urlsplit(self.preset.base_url or ""), urlsplit(base_url)
+        usual = re.sub(r"^{\w+}", "", own.netloc)
+        return tuple(
+            dialect
+            for dialect, door in self.preset.doors.items()
+            for host in (usual, *door.hosts)
+            if url.path == own.path and f".{url.netloc}".endswith(f".{host.lstrip('.')}")
+        )
+
+    def _build_door(self, upstream: Upstream, dialect: str) -> Door:
+        upstream_format = find_part(UPSTREAM_FORMATS, dialect, f"{self.place}.dialect")
+        preset = self.preset.doors.get(dialect, PresetDoor())
+        quirks = convert(preset.quirks, upstream_format.quirks, f"{self.place}.quirks")
+        other = msgspec.structs.replace(upstream, dialect=dialect, quirks=quirks, resume=False)
+        return Door(upstream=other, **same_fields(preset, DoorRules))
 
     def _find_base_url(self) -> tuple[str, str]:
         """Return the base URL, and its setting or variable; "" for the preset's."""

@@ -1,15 +1,17 @@
 """Configured upstream endpoints, and the field in which each of their models accepts reasoning."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
 from ..dialects.upstream_format import Quirks
-from ..dialects.upstream_formats import USUAL
+from ..dialects.upstream_formats import UPSTREAM_FORMATS, USUAL
 from ..policies.capacity import TargetLimits
+from ..requests import ChatRequest, ClientBody
 from .credentials import CredentialsSource, Key, NoCredentials, UpstreamCredentials
 from .redaction import MIN_ENCODED, Redactor
 from .refusals import Refusals
@@ -104,6 +106,50 @@ _SECRET = re.compile(r"auth|code|key|pass|secret|sig|token", re.IGNORECASE)
 """Matches names of secret headers and query parameters, such as gateway keys."""
 
 
+class DoorRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The requests that take another API of a provider, as patterns of names."""
+
+    models: tuple[str, ...] = ()
+    """Models that only this API serves."""
+    functions: tuple[str, ...] = ()
+    """Models that accept functions only here, unless their effort is "none"."""
+    refused: tuple[str, ...] = ()
+    """Types of tools and items that this API refuses: the main one gets them translated."""
+
+
+class Door(DoorRules, frozen=True, kw_only=True):
+    """Another API of a provider, at the same base URL."""
+
+    upstream: "Upstream"
+    """The provider with the dialect of this API."""
+
+    def is_for(self, chat: ChatRequest, model: str) -> bool:
+        """Return whether a request takes this API instead of the main one."""
+        if _matches(model, self.models):
+            return True
+        client_format = UPSTREAM_FORMATS[self.upstream.dialect].client_format
+        if chat.client_body is not None and chat.client_body.client_format == client_format:
+            return not self._refuses(chat.client_body)
+        # Options are named for the main API.
+        plain = chat.reasoning_effort == "none" or chat.provider_options
+        return bool(chat.tools) and not plain and _matches(model, self.functions)
+
+    def _refuses(self, client_body: ClientBody) -> bool:
+        parts = [client_body.body.get(name) for name in ("tools", "input")]
+        kinds = {
+            str(part.get("type"))
+            for some in parts
+            if self.refused and isinstance(some, list)
+            for part in some
+            if isinstance(part, dict)
+        }
+        return any(_matches(kind, self.refused) for kind in kinds)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
 class Upstream(msgspec.Struct, frozen=True, dict=True):
     """One configured provider endpoint.
 
@@ -146,6 +192,8 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
     credentials_source: CredentialsSource = CredentialsSource()
     base_url_source: str = ""
     """The setting or variable with the base URL; "" for the provider's own."""
+    doors: tuple[Door, ...] = ()
+    """Its other APIs. Its targets are the same at all of them."""
 
     def public_name(self, model: str) -> str:
         """Return the public name of a model."""

@@ -10,11 +10,20 @@ from typing import Final, Literal
 import msgspec
 
 from .credentials import Auth
+from .endpoints import DoorRules
 
 AddedBy = Literal["key", "key or URL", "key and URL", "URL", "table"]
 """The variables that add an upstream without a table. A variable that is often set for other
 reasons adds none.
 """
+
+
+class PresetDoor(DoorRules, frozen=True, kw_only=True):
+    """Another API of a provider, at the base URL of its preset."""
+
+    hosts: tuple[str, ...] = ()
+    """The hosts that have it, with their subdomains, beside that of the preset's base URL."""
+    quirks: Mapping[str, object] = {}
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +55,8 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """False if the API has no list of models, or one without usable models."""
     default_model: str | None = None
     """The model for requests without one."""
+    doors: Mapping[str, PresetDoor] = {}
+    """Its other APIs, by dialect."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -95,6 +95,13 @@ class Route(msgspec.Struct, frozen=True):
     """Of what changed a request before its stream began."""
     requested_name: str = ""
     """The name in `stream.start`, if it is not the route's: a replay has the recorded one."""
+    has_doors: bool = False
+    """Whether the request decides about the API of some target's provider."""
+
+    def for_request(self, chat: ChatRequest) -> "Route":
+        """Return the route with its targets at the APIs that a request takes."""
+        targets = tuple([target.for_request(chat) for target in self.targets])
+        return msgspec.structs.replace(self, targets=targets)
 
     @property
     def is_timed(self) -> bool:
@@ -246,7 +253,8 @@ class Upstreams:
     def with_targets(self, route: Route, targets: tuple[Target, ...]) -> Route:
         """Return a route with these targets."""
         counted = any(target.name in self._counted for target in targets)
-        return msgspec.structs.replace(route, targets=targets, counted=counted)
+        doors = any(target.upstream.doors for target in targets)
+        return msgspec.structs.replace(route, targets=targets, counted=counted, has_doors=doors)
 
     def resolve_for(self, principal: Principal, model: str | None) -> Route:
         """Find the route of a model name for a principal.

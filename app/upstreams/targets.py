@@ -18,7 +18,7 @@ from ..policies.capacity import TargetLimits
 from ..policies.deadlines import Limits
 from ..policies.retry import TargetPolicy
 from ..requests import ChatRequest
-from .endpoints import Upstream
+from .endpoints import Door, Upstream
 from .http_call import CallUrl, HttpCall
 from .refusals import Change, advise, find_changes, fit, left_out_notices, list_names
 from .request_builder import RequestBuilder, TargetRequest
@@ -52,6 +52,16 @@ class Target(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def dialect(self) -> UpstreamFormat:
         return UPSTREAM_FORMATS[self.upstream.dialect]
+
+    def for_request(self, chat: ChatRequest) -> "Target":
+        """Return the target at the API of its provider that a request takes."""
+        at = next((at for door, at in self._doors if door.is_for(chat, self.model)), None)
+        return at or self
+
+    @cached_property
+    def _doors(self) -> list[tuple[Door, "Target"]]:
+        replace = msgspec.structs.replace
+        return [(door, replace(self, upstream=door.upstream)) for door in self.upstream.doors]
 
     @property
     def quirks(self) -> Quirks:

@@ -217,3 +217,53 @@ def test_headers_replace_ours_however_they_are_written(load):
     (upstream,) = load('[upstream.x]\nbase_url = "http://a"\nheaders = { User-Agent = "mine" }')
 
     assert {"user-agent": "mine"} == upstream.headers
+
+
+AZURE = {"AZURE_OPENAI_API_KEY": KEY}
+DOORS = [
+    ("OpenAI", {"OPENAI_API_KEY": KEY}, ["openai_responses"]),
+    ("a region of OpenAI", {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://eu.api.openai.com/v1"}, ["openai_responses"]),
+    ("another host", {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://api.openai.com.example/v1"}, []),
+    ("another path", {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://api.openai.com/x/v1"}, []),
+    ("Azure", {**AZURE, "AZURE_OPENAI_ENDPOINT": "https://r.openai.azure.com"}, ["openai_responses"]),
+    ("Foundry", {**AZURE, "AZURE_OPENAI_ENDPOINT": "https://r.services.ai.azure.com"}, ["openai_responses"]),
+    ("a deployment", {**AZURE, "AZURE_OPENAI_ENDPOINT": "https://r.openai.azure.com/openai/deployments/d"}, []),
+    ("xAI", {"XAI_API_KEY": KEY}, ["openai_responses"]),
+    ("DeepSeek", {"DEEPSEEK_API_KEY": KEY}, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("environ", "dialects"), [row[1:] for row in DOORS], ids=[row[0] for row in DOORS])  # fmt: skip
+def test_a_providers_own_host_has_its_other_api(environ, dialects):
+    (upstream,) = load_settings(environ).upstreams
+
+    assert "openai_chat" == upstream.dialect
+    assert dialects == [door.upstream.dialect for door in upstream.doors]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "doors"),
+    [
+        ('"openai_chat"', []),
+        ('["openai_chat"]', []),
+        ('["openai_chat", "openai_responses"]', ["openai_responses"]),
+    ],
+)
+def test_dialect_of_a_table_fixes_the_apis(dialect, doors, load):
+    (upstream,) = load(f"[upstream.openai]\ndialect = {dialect}", OPENAI_API_KEY=KEY)
+
+    assert doors == [door.upstream.dialect for door in upstream.doors]
+    assert all(door.upstream.credentials is upstream.credentials for door in upstream.doors)
+
+
+def test_quirks_of_a_table_are_of_its_first_dialect(load):
+    (upstream,) = load(
+        '[upstream.openai]\nquirks = { send_reasoning = "reasoning" }', OPENAI_API_KEY=KEY
+    )
+    (door,) = upstream.doors
+
+    assert "reasoning" == upstream.quirks.send_reasoning
+    assert (True, "encrypted") == (
+        door.upstream.quirks.compaction,
+        door.upstream.quirks.send_reasoning,
+    )

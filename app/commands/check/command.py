@@ -216,7 +216,7 @@ def _row(upstream: Upstream, model: str | None) -> TargetReport:
         target=f"{upstream.name}/{model}" if model else upstream.name,
         upstream=upstream.name,
         model=model,
-        dialect=upstream.dialect,
+        dialect=", ".join([upstream.dialect, *(one.upstream.dialect for one in upstream.doors)]),
         base_url=upstream.base_url,
         base_url_from=upstream.base_url_source or None,
         credentials=None if source.kind == "none" else str(source),

@@ -87,6 +87,14 @@ class Quirks(CommonQuirks, frozen=True):
     user_field: Literal["user", "safety_identifier"] = "user"
     compaction: bool = False
     """Whether the provider supports `compaction_trigger`; otherwise the model writes a summary."""
+    left_out: tuple[
+        Literal["prompt_cache_key", "safety_identifier", "store", "truncation"], ...
+    ] = ()
+    """Optional fields that the vendor rejects, beside `store: false`."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return self.left_out
 
 
 def render_request(
@@ -129,6 +137,8 @@ def render_request(
         user = fit_user(request.user, longest=_LONGEST_USER)
         body[quirks.user_field] = body[quirks.user_field] or user
     body["include"] = _list_includes(request, body["input"], quirks=quirks) or None
+    for name in quirks.left_out:
+        body[name] = quirks.store if name == "store" else None
     sent = {key: value for key, value in body.items() if value is not None}
     options = msgspec.to_builtins(request.provider_options or {})
     return RenderedRequest({**sent, **options, "model": model, "stream": True}, changes)
