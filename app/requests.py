@@ -297,6 +297,16 @@ class ClientBody(msgspec.Struct, frozen=True):
     """Parts that only its own dialect supports: other upstreams are tried last, without them."""
     shortened: tuple[str, ...] = ()
     """The types of blocks in its history that became texts for other dialects."""
+    always_hosted: bool = False
+    """Whether the client sends hosted tools beside its own with every request: the answer does not
+    depend on them."""
+
+    def needs(self, dropped: str) -> bool:
+        """Return whether the answer may depend on a part that an upstream cannot receive."""
+        choice = self.body.get("tool_choice")
+        choice = choice.get("type") if isinstance(choice, dict) else choice
+        may_call = choice in (None, "auto", "required", "any") and not self.always_hosted
+        return may_call and dropped.startswith("tools")
 
 
 class OutputCeiling(msgspec.Struct, frozen=True):

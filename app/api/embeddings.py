@@ -8,8 +8,9 @@ from ..dialects.embeddings_calls import estimate, parse_request, render_answer
 from ..generation.calls import CallContext
 from ..generation.single_call import embed
 from ..policies.admission import RequestMemory
+from ..upstreams.client_headers import ignored_header
 from .endpoints import HttpParts, document
-from .single_call import ESTIMATED, SingleCall, Work, ignored_header
+from .single_call import ESTIMATED, SingleCall, Work
 
 
 def routes(parts: HttpParts) -> list[Route]:

@@ -15,10 +15,11 @@ from ..dialects.forwarded import CALLS, Call, parse_json, parse_upload
 from ..errors import RelayError
 from ..generation.forwarded_call import forward
 from ..policies.admission import RequestMemory
+from ..upstreams.client_headers import ignored_header
 from .endpoints import HttpParts
 from .event_stream import ReaderDropped
 from .request import connection_of
-from .single_call import SingleCall, Work, ignored_header
+from .single_call import SingleCall, Work
 
 _CONTENT_TYPE: Final = re.compile(r"[!-~][ -~]{0,199}")
 

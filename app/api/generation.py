@@ -49,6 +49,14 @@ from .single_call import while_connected
 OWN: Final = (RESPONSES, ANTHROPIC)
 """Dialects whose endpoint does more than `Generation`."""
 
+ALWAYS_HOSTED: Final = re.compile(r"codex[ _-]|claude-cli/", re.IGNORECASE)
+"""The first words of user agents of clients that send hosted tools with every request.
+
+Codex: `web_search` and `image_generation` beside its own tools, under several names such as
+`codex_cli_rs` and `Codex Desktop` (CommandCodeAI/command-code issue 885, 2026-09).
+Claude Code: `advisor_20260301` beside its own tools (SaladDay/cc-switch-cli issue 468, 2026-09).
+"""
+
 MODEL: Final = "seseragi.model"
 """The key in the scope of the model that a request names, once its body was read."""
 
@@ -125,6 +133,8 @@ class Generation(Endpoints):
             body = await self._read_body(request, memory)
             memory.expect(body)
             parsed, stored = await self._parse(streams, body, memory=memory)
+            if parsed.chat.tools:
+                parsed = _mark_hosted(parsed, request)
             request.scope[MODEL] = parsed.chat.model
             mode = _delivery_mode(request, parsed.chat, key)
             sent = request.scope[REQUEST_HEADERS]
@@ -268,6 +278,16 @@ class Generation(Endpoints):
             return headers
         rate_limits = rate_limit_headers(self._client_format, grant.requests, grant.tokens)
         return {**headers, **rate_limits}
+
+
+def _mark_hosted(parsed: ParsedRequest, request: Request) -> ParsedRequest:
+    """Mark a request of a client that sends hosted tools with every request."""
+    body = parsed.chat.client_body
+    if body is None or not ALWAYS_HOSTED.match(request.headers.get("user-agent", "")):
+        return parsed
+    body = msgspec.structs.replace(body, always_hosted=True)
+    chat = msgspec.structs.replace(parsed.chat, client_body=body)
+    return msgspec.structs.replace(parsed, chat=chat)
 
 
 async def _wait_for(request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float) -> None:

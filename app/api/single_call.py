@@ -1,7 +1,7 @@
 """Endpoints of calls without a stream."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -16,22 +16,10 @@ from .request import REQUEST_HEADERS, client_of, principal_of
 ESTIMATED: Final = "seseragi-estimated"
 """The header of an answer with an estimated number of tokens."""
 
-IGNORED: Final = "seseragi-ignored"
-"""The header that names the fields of a request that were not sent to its upstream."""
-
-MAX_IGNORED: Final = 20
-"""The maximum number of fields that it names."""
-
 T = TypeVar("T")
 
 Work = Callable[[CallContext], Coroutine[Any, Any, T]]
 """Makes the call of a request."""
-
-
-def ignored_header(fields: Sequence[str]) -> dict[str, str]:
-    """Return the header that names dropped fields; none if there are none."""
-    shown = ", ".join(name[:80] for name in fields[:MAX_IGNORED])
-    return {IGNORED: shown.encode("ascii", "replace").decode()} if shown else {}
 
 
 class SingleCall(Endpoints):

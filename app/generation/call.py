@@ -21,7 +21,11 @@ from ..events import Event, Notice, Status, StreamEnd, StreamTarget
 from ..policies.admission import RequestMemory, RetainedRequest
 from ..policies.deadlines import Deadlines, Limits
 from ..requests import AssistantMessage, ChatRequest
-from ..upstreams.client_headers import list_reply_headers, list_request_headers
+from ..upstreams.client_headers import (
+    ignored_header,
+    list_reply_headers,
+    list_request_headers,
+)
 from ..upstreams.connection import HttpBody
 from ..upstreams.http import (
     FAILURES,
@@ -126,6 +130,8 @@ class Call(TargetCall, kw_only=True, eq=False):
     _is_same_dialect: bool = False
     _notices: Sequence[Notice] = ()
     """Notices about fields of the request that are dropped or changed for the target."""
+    _ignored: Sequence[str] = ()
+    """The dropped ones."""
     _body: Body | None = None
     _clock: Callable[[], float] = time.monotonic
     """That of the event loop."""
@@ -337,10 +343,12 @@ class Call(TargetCall, kw_only=True, eq=False):
         self.resent = True
 
     def reply_headers(self) -> dict[str, str]:
-        """Return the headers of the reply for a client of the same dialect, as far as known."""
-        if self.head is None or not self._is_same_dialect:
-            return {}
-        return list_reply_headers(self.target.upstream, self.head)
+        """Return the headers for the client, as far as known: the dropped parts of the request,
+        and those of the reply if it speaks the same dialect."""
+        found = ignored_header(self._ignored) if self._ignored else {}
+        if self.head is not None and self._is_same_dialect:
+            found |= list_reply_headers(self.target.upstream, self.head)
+        return found
 
     def reply(self) -> ProviderReply:
         """Return the facts of the finished call, without the provider's key."""
@@ -368,7 +376,7 @@ class Call(TargetCall, kw_only=True, eq=False):
             headers = list_request_headers(self.target.upstream, self.client_headers)
             call.headers.update({n: v for n, v in headers.items() if n not in call.headers})
         self._add_headers(call)
-        self._notices = request.notices
+        self._notices, self._ignored = request.notices, request.ignored
         self.reading.tool_names = request.tool_names
         if request.resume is not None:
             new_decoder = partial(

@@ -4,6 +4,7 @@ An option `header.NAME` is a header of the request, `reply_header.NAME` one of t
 list has credentials or cookies. Those of the settings come first: a client cannot replace them.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -22,9 +23,23 @@ REQUEST_ID: Final = "upstream-request-id"
 _HARMLESS: Final = ("openai-processing-ms", "openai-version")
 """Those that do not describe the relay's account."""
 
+IGNORED: Final = "seseragi-ignored"
+"""The header that names the parts of a request that were not sent to its upstream."""
+
+MAX_IGNORED: Final = 20
+"""The maximum number of parts that it names."""
+
+_UNSAFE: Final = re.compile(r"[^\w.\[\]-]", re.ASCII)
+
 MAX_VALUE: Final = 512
 """OpenAI's limit for `x-client-request-id`."""
 MAX_RATE_LIMITS: Final = 40
+
+
+def ignored_header(fields: Sequence[str]) -> dict[str, str]:
+    """Return the header that names dropped parts of a request; none if there are none."""
+    shown = ", ".join([_UNSAFE.sub("?", name[:80]) for name in fields[:MAX_IGNORED]])
+    return {IGNORED: shown} if shown else {}
 
 
 def read_request_headers(headers: Mapping[bytes, Sequence[bytes]]) -> dict[str, str]:

@@ -51,6 +51,8 @@ class TargetRequest(msgspec.Struct, frozen=True):
     """The client's headers that accompany its own body."""
     notices: Sequence[Notice] = ()
     """One for each change to the request."""
+    ignored: Sequence[str] = ()
+    """The paths of its parts that are left out."""
     resume: ResumableAnswer | None = None
     """How to read its answer on after a broken connection; None if it is not stored."""
     tool_names: Mapping[str, str] = {}
@@ -200,8 +202,9 @@ class RequestBuilder:
         for name in sorted(overridden):
             changes.append(f"has its own {name} (setting headers): the client's was dropped")
         headers = {n: value for n, value in passed.headers.items() if n not in overridden}
+        self._check_needed(client_body, dropped)
         notices = self._list_notices(changes, not_allowed=dropped, unknown=unknown)
-        return TargetRequest(body, headers, notices)
+        return TargetRequest(body, headers, notices, ignored=sorted({*dropped, *unknown}))
 
     def _translate(self, chat: ChatRequest, client_body: ClientBody | None) -> TargetRequest:
         """Render a chat request in the upstream's format."""
@@ -209,7 +212,7 @@ class RequestBuilder:
         quirks = self._quirks
         if (field := self._upstream.reasoning_fields.known.get(self._model)) is not None:
             quirks = quirks.with_reasoning(field)
-        names, originals = {}, dict[str, str]()
+        names, originals, ignored = {}, dict[str, str](), [*fitted.not_allowed]
         if not fitted.chat.is_plain:
             names = find_short_names(fitted.chat, self._format.tool_names)
         if names:
@@ -226,6 +229,8 @@ class RequestBuilder:
             if hosted:
                 body["tools"] = [*body.get("tools", ()), *hosted.values()]
             unknown |= {*_list_untranslated(client_body, chat)} - hosted.keys()
+            self._check_needed(client_body, [*unknown, *ignored, *client_body.unsupported])
+            ignored += [part.partition(":")[0] for part in client_body.unsupported]
             if unsupported := client_body.unsupported:
                 changes.append(f"does not support {', '.join(unsupported[:10])}: dropped")
             if client_body.shortened:
@@ -233,7 +238,8 @@ class RequestBuilder:
                 name = client_body.client_format
                 changes.append(f"does not support blocks {kinds} of {name}: sent as text")
         notices = self._list_notices(changes, not_allowed=fitted.not_allowed, unknown=unknown)
-        return TargetRequest(body, notices=notices, tool_names=originals)
+        ignored = sorted({*unknown, *ignored})
+        return TargetRequest(body, notices=notices, ignored=ignored, tool_names=originals)
 
     def _list_notices(
         self, changes: Sequence[str], *, not_allowed: Sequence[str], unknown: set[str]
@@ -258,6 +264,20 @@ class RequestBuilder:
                 f"{refused[0]} cannot be sent to upstream {self._upstream.name!r}, "
                 f"which speaks {self._upstream.dialect} and not {client_body.client_format}",
             )
+
+    def _check_needed(self, client_body: ClientBody, dropped: Iterable[str]) -> None:
+        """Refuse a request without the provider's tools that its answer may depend on."""
+        path = next(filter(client_body.needs, dropped), None)
+        if path is None:
+            return
+        if client_body.client_format in self._format.passthrough:
+            raise self._refuse(path)
+        raise RequestError(
+            "invalid_request",
+            f"{path}: upstream {self._upstream.name!r} has no such tool for clients of "
+            f"{client_body.client_format}, and the answer may depend on it; leave it out, or "
+            "choose a model whose provider runs it",
+        )
 
     def _fit(self, chat: ChatRequest) -> Fitted:
         """Reduce the request to fields that every dialect supports and the upstream accepts.

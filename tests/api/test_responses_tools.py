@@ -45,9 +45,12 @@ async def notices(relay: Relay, stream: str) -> list[str]:
     return [e["message"] for e in data if e["type"] == "notice" and e["code"] == "field_ignored"]
 
 
+AGENT = {"user-agent": "codex_cli_rs/0.169.0 (Debian 12; x86_64)"}
+
+
 async def ask(relay: Relay, upstream: Upstream, **fields: Any) -> tuple[dict[str, Any], list[str]]:
     """Return what the upstream was sent, and what the client is told was not."""
-    reply = await relay.client.post("/v1/responses", json={**CODEX, **fields})
+    reply = await relay.client.post("/v1/responses", json={**CODEX, **fields}, headers=AGENT)
     assert 200 == reply.status_code, reply.text
     (call,) = upstream.calls
     sent: dict[str, Any] = call.json
@@ -149,7 +152,7 @@ async def test_others_are_sent_what_they_know_and_the_client_is_told_the_rest(
     dialect: str, tmp_path: Path
 ) -> None:
     async with configured(tmp_path, dialect=dialect) as (relay, upstream):
-        reply = await relay.client.post("/v1/responses", json={**CODEX, "novel": 1})
+        reply = await relay.client.post("/v1/responses", json={**CODEX, "novel": 1}, headers=AGENT)
         (call,) = upstream.calls
         told = await notices(relay, reply.headers.get("stream-id", ""))
 
@@ -183,12 +186,67 @@ async def test_a_search_is_the_providers_own_where_that_is_allowed(
     async with configured(tmp_path, lines, dialect=dialect) as (relay, upstream):
         search = {"type": "web_search"}
         body = {"model": "r", "input": "Hi", "stream": True, "tools": [*tools, search]}
-        await relay.client.post("/v1/responses", json=body)
+        refused = await relay.client.post("/v1/responses", json=body)
+        if sent is None:  # only an agent that always sends it is answered without it
+            assert 400 == refused.status_code
+            assert "tools.web_search: upstream 'u' has no such tool" in refused.text
+            assert [] == upstream.calls
+            tools = tools or [F]
+            body["tools"] = [*tools, search]
+            await relay.client.post("/v1/responses", json=body, headers=AGENT)
         (call,) = upstream.calls
 
     found = call.json.get("tools", [])
     assert ([sent] if sent else []) == [t for t in found if t == sent or "googleSearch" in t]
     assert len(found) == len(tools) + bool(sent)
+
+
+@pytest.mark.parametrize("choice", ["none", {"type": "function", "name": "f"}])
+async def test_a_hosted_tool_that_may_not_be_called_is_dropped(choice, tmp_path: Path) -> None:
+    body = {
+        "model": "r",
+        "input": "Hi",
+        "tools": [F, {"type": "web_search"}],
+        "tool_choice": choice,
+    }
+    async with configured(tmp_path, dialect="openai_chat") as (relay, _):
+        reply = await relay.client.post("/v1/responses", json=body)
+
+    assert 200 == reply.status_code
+    assert "tools.web_search" == reply.headers["seseragi-ignored"]
+
+
+async def test_a_hosted_tool_that_options_do_not_allow_is_an_error_that_names_them(
+    tmp_path: Path,
+) -> None:
+    body = {"model": "r", "input": "Hi", "tools": [F, {"type": "web_search"}]}
+    async with configured(tmp_path, dialect="openai_responses") as (relay, upstream):
+        reply = await relay.client.post("/v1/responses", json=body)
+
+    assert (400, []) == (reply.status_code, upstream.calls)
+    assert "tools.web_search" in reply.text
+    assert "add it to options of [upstream.u]" in reply.text
+
+
+async def test_an_answer_of_a_server_tool_of_anthropic_is_not_made_up(tmp_path: Path) -> None:
+    own = {"name": "f", "input_schema": {"type": "object", "properties": {}}}
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    body = {"model": "r", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    agent = {"user-agent": "claude-cli/2.1.275 (external, cli)"}
+    async with configured(tmp_path, dialect="openai_chat") as (relay, upstream):
+        refused = [
+            await relay.client.post("/v1/messages", json={**body, "tools": [own, search]}),
+            await relay.client.post(
+                "/v1/messages", json={**body, "tools": [search]}, headers=agent
+            ),
+        ]
+        calls = len(upstream.calls)
+        beside = {**body, "tools": [own, search]}
+        reply = await relay.client.post("/v1/messages", json=beside, headers=agent)
+
+    assert ([400, 400], 0) == ([one.status_code for one in refused], calls)
+    assert all("web_search_20250305" in one.text for one in refused)
+    assert (200, "tools[1]") == (reply.status_code, reply.headers["seseragi-ignored"])
 
 
 async def test_openais_client_takes_a_custom_call_that_another_provider_made() -> None:
