@@ -194,11 +194,15 @@ class ToolCallDelta(TaggedEvent, frozen=True, tag="tool_call.delta"):
 
 
 class ToolCallEnd(TaggedEvent, frozen=True, tag="tool_call.end"):
-    """`arguments` is the whole text: `{}` for none, and as sent where it is not valid JSON."""
+    """`arguments` is the whole text: `{}` for none, and as sent where it is not valid JSON.
+
+    An `incomplete` call was cut before its end, and must not be run.
+    """
 
     block: int
     arguments: str
     choice: int = 0
+    incomplete: bool = False
 
 
 class Opaque(TaggedEvent, frozen=True, tag="opaque"):

@@ -56,7 +56,7 @@ export type ToolCallStart = InBlock & { type: 'tool_call.start'; id: string; nam
 /** `arguments` is a piece of JSON text. */
 export type ToolCallDelta = InBlock & { type: 'tool_call.delta'; arguments: string };
 /** `arguments` is the whole JSON text. */
-export type ToolCallEnd = InBlock & { type: 'tool_call.end'; arguments: string };
+export type ToolCallEnd = InBlock & { type: 'tool_call.end'; arguments: string; incomplete?: boolean };
 /** To be sent back to the provider on the next turn. */
 export type Opaque = Partial<InBlock> & { type: 'opaque'; format: string; data: unknown };
 export type Source = Partial<InBlock> & {

@@ -52,12 +52,17 @@ def call(
     block: int = 0,
     id: str | None = None,
     raw: Raw | None = None,
+    incomplete: bool = False,
 ) -> list[Event]:
-    """A call with its arguments in pieces; without an id of the provider's it gets one."""
+    """A call with its arguments in pieces; without an id of the provider's it gets one.
+
+    An `incomplete` one was cut before its end.
+    """
     inner = [ToolCallDelta(block, p) if isinstance(p, str) else p for p in pieces]
     arguments = "".join(p for p in pieces if isinstance(p, str))
     start = ToolCallStart(block, id or f"seseragi_{block}", name, raw=raw)
-    return [start, *inner, ToolCallEnd(block, arguments or "{}")]
+    arguments = arguments or ("" if incomplete else "{}")
+    return [start, *inner, ToolCallEnd(block, arguments, incomplete=incomplete)]
 
 
 def ran(block: int, name: str, **said: Any) -> list[Event]:

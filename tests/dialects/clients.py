@@ -258,6 +258,10 @@ TEXTS = ("openai_completions",)
 def expected(client_format: str, events: Sequence[e.Event]) -> Answer:
     """Return what the events say, of choice 0."""
     own = [event for event in events if getattr(event, "choice", 0) == 0]
+    if client_format == "anthropic":  # nothing follows a call that was cut
+        cuts = (one.block for one in own if isinstance(one, e.ToolCallEnd) and one.incomplete)
+        last = min(cuts, default=len(events))
+        own = [event for event in own if (getattr(event, "block", None) or 0) <= last]
     apart = client_format in REFUSES
     said: Any = e.TextDelta if apart else e.TextDelta | e.RefusalDelta
     ends = {event.block: event.arguments for event in own if isinstance(event, e.ToolCallEnd)}

@@ -1,6 +1,7 @@
 """Tool calls that must not be run: cut, repeated, or announced and never sent."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -158,48 +159,79 @@ def test_free_text_of_a_custom_tool_may_be_anything() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CLIENT_FORMATS.keys() - {"openai_completions"}))
-@pytest.mark.parametrize(("limit", "whole"), [(None, False), (5, False), (None, True)])
-def test_clients_see_a_cut_call_as_incomplete(name: str, limit: int | None, whole: bool) -> None:
+@pytest.mark.parametrize(
+    ("pieces", "finish", "limit", "runs"),
+    [
+        ([WHOLE], "tool_calls", None, True),
+        ([CUT], "tool_calls", None, False),
+        ([CUT], "tool_calls", 5, False),
+        ([CUT], "length", None, False),
+        ([], "length", None, False),
+        ([CUT], "content_filter", None, False),
+    ],
+)
+def test_clients_see_a_cut_call_as_incomplete(
+    name: str, pieces: list[str], finish: str, limit: int | None, runs: bool
+) -> None:
     """The clients of no format receive what makes them run the call."""
-    body = chat(WHOLE if whole else CUT)
     found = [
         StreamStart(STREAM, "m", 0),
         StreamTarget("u", "m", 1),
-        *play_limited(body, "openai_chat", limit),
+        *play_limited(chat(*pieces or [""], finish=finish), "openai_chat", limit),
     ]
     renderer = CLIENT_FORMATS[name].renderer(STREAM)
     frames = [frame.data for one in found for frame in renderer.feed(one)]
-    payloads = [data for data in frames if data.startswith(b"{")]
-    runs = RUNS[name]
+    payloads = [json.loads(data) for data in frames if data.startswith(b"{")]
 
-    if name == "ag_ui" and limit:
-        return  # a finished run must end its calls: its finish reason says that they are cut
-    assert any(runs(json.loads(payload)) for payload in payloads) == whole
-
-
-def runs_native(data: Any) -> bool:
-    ended = data["type"] == "stream.end" and data["status"] == "completed"
-    return bool(ended and data["finish_reason"] == "tool_calls")
+    assert RUNS[name](payloads) == runs
+    [end] = [one for one in found if isinstance(one, ToolCallEnd)]
+    assert end.incomplete is not runs
 
 
-def runs_chat(data: Any) -> bool:
-    return any(choice["finish_reason"] == "tool_calls" for choice in data.get("choices", ()))
+def test_an_answer_as_json_marks_a_cut_call() -> None:
+    found = [StreamStart(STREAM, "m", 0), *play([chat(CUT, finish="length")])]
+    native = CLIENT_FORMATS["native"].render_result(STREAM, found)
+    response = CLIENT_FORMATS["openai_responses"].render_result(STREAM, found)
+    message = CLIENT_FORMATS["anthropic"].render_result(STREAM, found)
+
+    assert native.blocks[0].incomplete
+    assert native.message is not None
+    assert native.message.tool_calls is None
+    assert response["output"][0]["status"] == "incomplete"
+    assert message["content"] == []
 
 
-def runs_responses(data: Any) -> bool:
-    done = data["type"] == "response.output_item.done"
-    return done and data["item"].get("status") == "completed"
+def runs_native(payloads: list[Any]) -> bool:
+    return any(p["type"] == "tool_call.end" and not p.get("incomplete") for p in payloads)
+
+
+def runs_chat(payloads: list[Any]) -> bool:
+    choices = [choice for p in payloads for choice in p.get("choices", ())]
+    return any(choice["finish_reason"] == "tool_calls" for choice in choices)
+
+
+def runs_responses(payloads: list[Any]) -> bool:
+    done = [p["item"] for p in payloads if p["type"] == "response.output_item.done"]
+    return any(item["status"] == "completed" for item in done)
+
+
+def runs_ag_ui(payloads: list[Any]) -> bool:
+    """Front ends run the calls that ended without a result."""
+    ended = {p["toolCallId"] for p in payloads if p["type"] == "TOOL_CALL_END"}
+    return bool(ended - {p["toolCallId"] for p in payloads if p["type"] == "TOOL_CALL_RESULT"})
+
+
+def has(kind: str) -> Callable[[list[Any]], bool]:
+    return lambda payloads: any(p["type"] == kind for p in payloads)
 
 
 RUNS = {
     "native": runs_native,
     "openai_chat": runs_chat,
     "openai_responses": runs_responses,
-    "anthropic": lambda data: (
-        data["type"] == "message_delta" and data["delta"]["stop_reason"] == "tool_use"
-    ),
-    "ui": lambda data: data["type"] == "tool-input-available",
-    "ag_ui": lambda data: data["type"] == "TOOL_CALL_END",
+    "anthropic": has("content_block_stop"),
+    "ui": has("tool-input-available"),
+    "ag_ui": runs_ag_ui,
 }
 
 ONCE = {

@@ -125,8 +125,8 @@ def test_open_blocks_end_in_the_order_they_began() -> None:
     events = [*HEAD, *STREAMS["parallel tool calls"][:7]]
 
     assert [
-        ToolCallEnd(1, '{"city":'),
-        ToolCallEnd(2, '{"zone"'),
+        ToolCallEnd(1, '{"city":', incomplete=True),
+        ToolCallEnd(2, '{"zone"', incomplete=True),
         StreamEnd("failed", "error", error=LOST, ended_by="relay_lost"),
     ] == closing_events(events, status="failed", error=LOST)
 
@@ -136,7 +136,7 @@ def test_call_without_arguments_does_not_look_whole() -> None:
         [*HEAD, ToolCallStart(0, "c", "f", 2)], status="interrupted", error=LOST
     )
 
-    assert ToolCallEnd(0, "", 2) == ending[0]
+    assert ToolCallEnd(0, "", 2, incomplete=True) == ending[0]
 
 
 def test_finish_reason_and_usage_are_those_that_were_told() -> None:

@@ -76,7 +76,7 @@ async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs, server):
     await let_wait(second)
     await let_wait(third)
     lose(server, first)
-    ending = [TextEnd(0), ToolCallEnd(1, '{"x"'), LOST_END]
+    ending = [TextEnd(0), ToolCallEnd(1, '{"x"', incomplete=True), LOST_END]
     events = [*HEAD, ToolCallDelta(1, '{"x"'), *ending]
     for number, reader in enumerate(readers):
         assert events[number % 6 :] == await reader
@@ -107,7 +107,7 @@ async def test_owner_that_wakes_up_late_cannot_write(server, impatient, callback
         reading = asyncio.create_task(read_to_end(second))
         # Two readers stay with the owner; one sees events that Redis will never have.
         behind = asyncio.create_task(read_to_end(first, after=len(HEAD)))
-        assert [*HEAD, TextEnd(0), ToolCallEnd(1, ""), LOST_END] == await reading
+        assert [*HEAD, TextEnd(0), ToolCallEnd(1, "", incomplete=True), LOST_END] == await reading
         behind.cancel()
         await first.append("st_1", deltas("b"))
         assert deltas("b") == list(await first.read("st_1", len(HEAD), timeout_s=20))
@@ -134,7 +134,7 @@ async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs, server
     assert (await second.state("st_1")).ended
     first._owner.open()
 
-    assert [*HEAD, TextEnd(0), ToolCallEnd(1, ""), LOST_END] == await reader
+    assert [*HEAD, TextEnd(0), ToolCallEnd(1, "", incomplete=True), LOST_END] == await reader
 
 
 @pytest.mark.parametrize("by", ["user", "operator"])

@@ -40,6 +40,7 @@ class ToolCallBlock(msgspec.Struct, omit_defaults=True):
     name: str
     arguments: str
     choice: int = 0
+    incomplete: bool = False
 
 
 Block = TextBlock | ToolCallBlock | Opaque | Source | Media | ProviderTool
@@ -93,6 +94,7 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
     """Return the message of choice 0, with all signatures and opaque values.
 
     Without `calls` the tool calls are left out: those of a truncated answer may be truncated too.
+    Incomplete ones always are: no provider takes them back.
     """
     parts: list[AssistantPart] = []
     opaque: dict[int | None, list[OpaqueValue]] = {}
@@ -120,5 +122,6 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
     tool_calls = [
         ToolCall(one.id, FunctionCall(one.name, one.arguments), opaque=opaque.get(one.block))
         for one in (calls_made if calls else ())
+        if not one.incomplete
     ]
     return build_message(parts, tool_calls)

@@ -20,7 +20,7 @@ from ...events import (
     TextStart,
 )
 from .split_text import Halves
-from .tool_calls import ChoiceCalls
+from .tool_calls import CallState, ChoiceCalls
 
 
 class Kind(NamedTuple):
@@ -70,6 +70,11 @@ class ChoiceState(msgspec.Struct):
     def torn(self) -> bool:
         """Whether a tool call is truncated, and no finish reason explains it."""
         return self.calls is not None and self.finish not in _TEARING and self.calls.torn
+
+    def cuts(self, call: CallState) -> bool:
+        """Whether the choice ended in the call, whose text does not tell: none, or free text."""
+        last = self.calls is not None and self.calls.all[-1] is call
+        return last and self.finish in _TEARING and (call.free or not call.pieces)
 
     def find_broken_call(self) -> str | None:
         """Return why the tool calls of an ended choice must not be run; None if they may."""

@@ -581,7 +581,7 @@ class EventBuilder:
                 what = "the upstream sent a tool call without a name"
                 self._events.append(Notice("tool_call_dropped", what))
             else:
-                self._end_call(index, call, whole=reason is not None)
+                self._end_call(index, call, whole=reason is not None and not state.cuts(call))
         if reason is not None:
             end = ChoiceEnd(
                 reason, state.raw, stop_sequence=state.stop_sequence, choice=index, raw=state.more
@@ -603,7 +603,8 @@ class EventBuilder:
         elif nothing:
             # A call truncated before its arguments must differ from one without arguments.
             arguments = "{}" if whole else ""
-        self._events.append(ToolCallEnd(call.block, arguments, choice))
+        incomplete = not whole or call.torn
+        self._events.append(ToolCallEnd(call.block, arguments, choice, incomplete=incomplete))
 
 
 def _json_text(arguments: object) -> str:

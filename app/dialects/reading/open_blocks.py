@@ -93,4 +93,4 @@ def _end_of(start: _Start, arguments: list[str]) -> Event:
         case RefusalStart():
             return RefusalEnd(start.block, start.choice)
         case ToolCallStart():
-            return ToolCallEnd(start.block, "".join(arguments), start.choice)
+            return ToolCallEnd(start.block, "".join(arguments), start.choice, incomplete=True)

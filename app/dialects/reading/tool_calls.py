@@ -102,7 +102,8 @@ class CallState:
     @property
     def torn(self) -> bool:
         """Whether the arguments are incomplete JSON; none at all mean {}."""
-        return bool(self.pieces) and not self.free and not self.is_whole()
+        whole = self.is_whole() and not self.halves.pending
+        return bool(self.pieces) and not self.free and not whole
 
 
 class ChoiceCalls:

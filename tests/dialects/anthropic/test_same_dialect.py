@@ -49,7 +49,7 @@ DIFFERENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "input of server tools": ("in pieces of 100 characters or more", ()),
     "unknown members beside a delta's text": ("in a delta with an empty text, when they change; at most 1,000 times", ()),
     "unknown members of `content_block_stop`": ("left out", ()),
-    "`content_block_stop`": ("sent with the next block or the end, because clients run a tool call once it is stopped", ()),
+    "`content_block_stop`": ("sent with the next block or the end, because clients run a tool call once it is stopped; a call that was cut is never stopped", ()),
 }  # fmt: skip
 """What differs, how, and the paths of the values."""
 ALLOWED = {path for _, paths in DIFFERENT.values() for path in paths}

@@ -195,7 +195,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     ),
     "arguments-that-are-no-json": (
         [head(), *inputs(0, "tool_use", '{"x": ', id="i", name="f"), last("max_tokens")],
-        ended(called("f", '{"x": ', id="i"), reason="length", raw="max_tokens"),
+        ended(called("f", '{"x": ', id="i", incomplete=True), reason="length", raw="max_tokens"),
     ),
     "tools-of-the-provider-out-of-order": (
         [

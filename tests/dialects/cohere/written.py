@@ -102,7 +102,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "call-with-arguments-in-the-start": ([start(0, arguments='{"a":1}'), end("TOOL_CALL")], [*called("f", '{"a":1}'), *CALLED]),
     "call-and-complete": ([start(0), end()], [*called("f"), ChoiceEnd("tool_calls", "COMPLETE"), StreamEnd("completed", "tool_calls")]),
     "more-after-the-end-of-a-call": ([start(0), event("tool-call-end", 0), more(0, "{}"), end("TOOL_CALL")], [*called("f"), *CALLED]),
-    "half-a-call-at-the-limit": ([start(0), more(0, '{"a'), end("MAX_TOKENS")], [*called("f", '{"a'), ChoiceEnd("length", "MAX_TOKENS"), StreamEnd("completed", "length")]),
+    "half-a-call-at-the-limit": ([start(0), more(0, '{"a'), end("MAX_TOKENS")], [*called("f", '{"a', incomplete=True), ChoiceEnd("length", "MAX_TOKENS"), StreamEnd("completed", "length")]),
     "stop-sequence": ([content(text="a"), end("STOP_SEQUENCE")], [*text("a"), ChoiceEnd("stop", "STOP_SEQUENCE"), StreamEnd("completed", "stop")]),
     "toxic": ([content(text="a"), end("ERROR_TOXIC")], [*text("a"), ChoiceEnd("content_filter", "ERROR_TOXIC"), StreamEnd("completed", "content_filter")]),
     "a-new-reason": ([content(text="a"), end("TIRED")], [*text("a"), ChoiceEnd("unknown", "TIRED"), StreamEnd("completed", "unknown")]),

@@ -178,7 +178,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         ended(
             text(LogProbs(0, [{"token": "x"}]), "a", LogProbs(0, [{"token": "a"}])),
             refusal("b", LogProbs(1, [{"token": "b"}]), block=1),
-            call("f", LogProbs(2, [{"token": "c"}]), block=2, id="i"),
+            call("f", LogProbs(2, [{"token": "c"}]), block=2, id="i", incomplete=True),
             reason="length",
         ),
     ),
@@ -386,8 +386,8 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         stopped(text("a", "😀b", "�")),
     ),
     "an-emoji-cut-in-two-in-arguments": (
-        [chunk(tool(0, "i", "f", '"\ud83d')), chunk(tool(0, arguments='\ude00"\ud83d')), STOP],
-        called(call("f", '"', '😀"', "�", id="i")),
+        [chunk(tool(0, "i", "f", '"\ud83d')), chunk(tool(0, arguments='\ude00"')), STOP],
+        called(call("f", '"', '😀"', id="i")),
     ),
     "usage-in-the-choice": (  # Kimi
         [
@@ -480,6 +480,10 @@ ENDS: dict[str, tuple[bytes, Any]] = {
     "an-error-text": (sse(TEXT, {"error": "x"}) + DONE, UNAVAILABLE),
     "an-error-after-the-finish": (sse(TEXT, STOP, {"error": "x"}), UNAVAILABLE),
     "no-error": (sse({**TEXT, "error": None}, {"error": {}}, STOP), FINISHED),
+    "half-an-emoji-after-arguments": (
+        sse(chunk(tool(0, "i", "f", '"a"\ud83d')), STOP) + DONE,
+        failed("upstream_tool_failed"),
+    ),
     "an-error-number": (sse({"error": {"code": 429}}), failed("upstream_rate_limited")),
     "an-error-digits": (sse({"error": {"code": "503"}}), failed("upstream_overloaded")),
     "an-error-object": (sse({"object": "error", "code": 401}), failed("upstream_auth")),

@@ -6,7 +6,7 @@ are absent, never null: a null ends the run.
 """
 
 from collections.abc import Iterable
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -53,6 +53,8 @@ PROTOCOL_VERSION = "protocol_version"
 PROVIDER_CALL = "provider_"
 """The beginning of the ids of calls that the provider executed."""
 
+_INCOMPLETE: Final = "The answer ended within this call. It was not run."
+
 RunEvent = dict[str, Any]
 
 
@@ -72,6 +74,8 @@ class Renderer:
         self._texts = 0
         self._calls: dict[int, str] = {}
         """The calls by block; they end with the run."""
+        self._incomplete: set[int] = set()
+        """The calls among them that were cut."""
         self._provider_calls: dict[int, bool] = {}
         """The calls that the provider executes, by block, and whether they have ended."""
         self._given: set[int] = set()
@@ -124,6 +128,8 @@ class Renderer:
                 return (self._start_call(event),)
             case ToolCallEnd():
                 # Clients run a call once it ends: it may only end with a completed stream.
+                if event.incomplete:
+                    self._incomplete.add(event.block)
                 return ()
             case Opaque():
                 return self._take_opaque(event)
@@ -189,12 +195,12 @@ class Renderer:
         if event.output is not msgspec.UNSET and is_open:
             output = event.output
             text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
+            self._provider_calls[event.block] = True
             yield from self._end_tool(event.block, text)
 
     def _end_tool(self, block: int, content: str) -> Iterable[RunEvent]:
         # The end comes with the result, so that no client runs the call itself.
-        self._provider_calls[block] = True
-        call = f"{PROVIDER_CALL}{self._token}_{block}"
+        call = self._calls.get(block) or f"{PROVIDER_CALL}{self._token}_{block}"
         yield {"type": "TOOL_CALL_END", "toolCallId": call}
         message = f"result_{self._token}_{block}"
         names = {"messageId": message, "toolCallId": call, "role": "tool"}
@@ -221,17 +227,21 @@ class Renderer:
             metadata = {"metadata": cost} if (cost := _cost(event)) else {}
             yield {"type": "RUN_ERROR", "message": message, **code, **usage, **metadata}
             return
-        for block, ended in list(self._provider_calls.items()):
+        for block, ended in self._provider_calls.items():
             if not ended:  # some providers send no result
                 yield from self._end_tool(block, "")
         for block, call in self._calls.items():
-            yield {"type": "TOOL_CALL_END", "toolCallId": call}
+            if block in self._incomplete:
+                yield from self._end_tool(block, _INCOMPLETE)
+            else:
+                yield {"type": "TOOL_CALL_END", "toolCallId": call}
             if opaque := self._opaque.pop(block, None):
                 yield _encrypted("tool-call", call, SignatureFields(opaque=opaque))
         outcome: RunEvent = {"type": "cancelled"}
         if event.status == "completed":
-            pending = [] if self._is_before_1 else list(self._calls.values())
-            outcome = {"type": "success"} | ({"pendingToolCallIds": pending} if pending else {})
+            pending = [c for block, c in self._calls.items() if block not in self._incomplete]
+            ids = {"pendingToolCallIds": pending} if pending and not self._is_before_1 else {}
+            outcome = {"type": "success", **ids}
         yield {
             "type": "RUN_FINISHED",
             **self._run,

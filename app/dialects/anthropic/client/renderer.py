@@ -121,6 +121,7 @@ class _Block:
     kind: str
     waiting: list[Payload] = field(default_factory=list)
     ended: bool = False
+    incomplete: bool = False
 
     def add(self, delta: Payload, more: Payload | None = None) -> None:
         piece = {"type": "content_block_delta", "index": self.index, "delta": delta}
@@ -214,6 +215,7 @@ class Payloads:
                 use = {"type": "tool_use", "id": call, "name": event.name, "input": {}}
                 self._start(event.block, more | use)
             case ToolCallEnd():
+                self._blocks[event.block].incomplete = event.incomplete
                 self._stop(event.block)
                 if self._broken is None and parse_object(event.arguments or "{}") is None:
                     self._broken = self._names[event.block]
@@ -338,13 +340,13 @@ class Payloads:
         """Yield the payloads of the first open block, and of the next ones once it has ended.
 
         The last block is not stopped before another one begins or the answer completes: clients
-        run a tool call that is stopped.
+        run a tool call that is stopped. One that was cut never is, and no block may follow it.
         """
         while self._queue:
             block = self._queue[0]
             yield from block.waiting
             block.waiting = []
-            if not block.ended or (len(self._queue) == 1 and not whole):
+            if block.incomplete or not block.ended or (len(self._queue) == 1 and not whole):
                 return
             yield {"type": "content_block_stop", "index": block.index}
             self._queue.popleft()

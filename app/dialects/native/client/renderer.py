@@ -255,6 +255,7 @@ def render_result(
                 blocks[event.block].format = event.format
             case ToolCallEnd():
                 pieces[event.block] = [event.arguments]
+                blocks[event.block].incomplete = event.incomplete
             case Opaque() | Source() | Media() | ProviderTool():
                 result.blocks.append(event)
             case ChoiceEnd():

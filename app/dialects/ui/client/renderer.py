@@ -77,6 +77,7 @@ class _Call:
             "dynamic": True,
         }
         self.arguments = ""
+        self.incomplete = False
         self.opaque: list[OpaqueValue] = []
 
     def chunk(self) -> Chunk:
@@ -85,7 +86,8 @@ class _Call:
         try:
             value = compact(self.arguments)
         except ValueError:
-            if not any(one.format == OPENAI_CUSTOM_CALL for one in self.opaque):
+            free = any(one.format == OPENAI_CUSTOM_CALL for one in self.opaque)
+            if self.incomplete or not free:
                 return {
                     "type": "tool-input-error",
                     **self.names,
@@ -169,6 +171,7 @@ class Renderer:
             case ToolCallEnd():
                 # Clients run a call once it is available: only after a completed stream.
                 self._calls[event.block].arguments = event.arguments
+                self._calls[event.block].incomplete = event.incomplete
                 return ()
             case Opaque():
                 return self._opaque(event)
