@@ -289,10 +289,19 @@ async def fetch(
                         f"upstream {upstream!r} answered with more than {max_bytes} bytes",
                     )
         except FAILURES as failure:
-            raise explain(failure, upstream=upstream, answered=True) from failure
+            if not (isinstance(failure, LOST) and _is_object(body)):  # only its end is missing
+                raise explain(failure, upstream=upstream, answered=True) from failure
     finally:
         await reply.body.aclose()
     return bytes(body)
+
+
+def _is_object(body: bytearray) -> bool:
+    """Return whether a body is a complete JSON object."""
+    try:
+        return bytes(msgspec.json.decode(body, type=msgspec.Raw)).startswith(b"{")
+    except msgspec.DecodeError:
+        return False
 
 
 async def _send(client: HttpClient, call: HttpCall, upstream: str) -> HttpReply:

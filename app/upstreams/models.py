@@ -13,7 +13,7 @@ from ..dialects.upstream_format import MODEL
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..errors import RelayError
 from .endpoints import Upstream
-from .http import FAILURES, HttpClient
+from .http import FAILURES, HttpClient, fetch
 from .targets import build
 
 LIST_S = 300.0
@@ -61,24 +61,12 @@ async def _fetch(client: HttpClient, upstream: Upstream) -> dict[str, ModelFacts
     """Fetch an upstream's model list, in OpenAI's format or Google's.
 
     Raises:
-        ValueError: the response is not a model list, or too large.
+        ValueError: the response is not a model list.
+        UpstreamError: it was refused, or too large.
     """
     url = f"{upstream.base_url}/{UPSTREAM_FORMATS[upstream.dialect].models_path}"
     call = await build(upstream, "GET", url)
-    reply = await client.open(call)
-    try:
-        if reply.status != 200:
-            raise ValueError("the list of models was refused")
-        if reply.coding != "identity":
-            raise ValueError("the list of models is encoded")
-        body = bytearray()
-        async for piece in reply.body:
-            body += piece
-            if len(body) > LIST_BYTES:
-                raise ValueError("the list of models is too long")
-    finally:
-        await reply.body.aclose()
-    return parse_list(bytes(body))
+    return parse_list(await fetch(client, call, upstream=upstream.name, max_bytes=LIST_BYTES))
 
 
 @lru_cache(4096)

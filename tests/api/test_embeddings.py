@@ -11,7 +11,18 @@ import openai
 import pytest
 
 from app.dialects.embeddings_calls import as_base64, as_numbers
-from app.testing.upstream import Call, Send, Step, head, reply, send, serve_upstream, wait
+from app.testing.upstream import (
+    Call,
+    Send,
+    Step,
+    chunk,
+    chunked_head,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    wait,
+)
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_relay, serve_script
 
@@ -196,6 +207,20 @@ async def test_an_answer_and_a_refusal_come_whole_in_whatever_pieces() -> None:
     assert [1.0, 2.0] == found.json()["data"][0]["embedding"]
     assert [400, 400] == [refusal.status_code for refusal in refusals]
     assert all("no such size" in refusal.text for refusal in refusals)
+
+
+async def test_an_answer_that_lacks_only_its_last_chunk_is_whole() -> None:
+    """Some servers close the connection instead; half a document is cut all the same."""
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        _, whole = openai_answer([1.0, 2.0])
+        assert isinstance(whole, Send)
+        found = []
+        for body in (whole.data, whole.data[:-1]):
+            upstream.script = [chunked_head(content_type="application/json"), chunk(body)]
+            found.append(await relay.client.post(PATH, json={"model": "openai/e", "input": "a"}))
+
+    assert [1.0, 2.0] == found[0].json()["data"][0]["embedding"]
+    assert "upstream_truncated" == found[1].json()["error"]["code"]
 
 
 def batched(data: bytes, size: int) -> list[bytes]:

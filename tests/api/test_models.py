@@ -9,7 +9,19 @@ from typing import Any
 import anthropic
 import pytest
 
-from app.testing.upstream import DONE, FINISH, Step, head, reply, send, serve_upstream, text, wait
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    Step,
+    chunk,
+    chunked_head,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
 from app.upstreams.models import LIST_S, look_up
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_relay, serve_script
@@ -63,6 +75,15 @@ async def test_upstream_without_a_list_still_serves(script):
         assert "demo" in listed
         assert 200 == response.status_code
         assert "x" == upstream.calls[0].json["model"]
+
+
+async def test_list_without_its_last_chunk_is_read():
+    """Some servers close the connection instead of sending the last chunk."""
+    listed = json.dumps({"object": "list", "data": [{"id": "b"}]})
+    async with serve_script([]) as (relay, upstream):
+        upstream.models = [chunked_head(content_type="application/json"), chunk(listed)]
+
+        assert "openai/b" in await names(relay)
 
 
 async def test_requests_at_once_ask_an_upstream_once():

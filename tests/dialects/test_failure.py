@@ -228,6 +228,11 @@ def test_verdicts_of_providers_with_codes_of_their_own(body: Any, code: str) -> 
         (400, said(code="tool_use_failed", type="invalid_request_error"), TOOL),
         (400, said(type="authentication_error", code="invalid_request_error"), AUTH),
         (500, said(type="rate_limit_error"), LIMITED),
+        (400, said(type="invalid_request_error", message="Rate limit reached for x"), LIMITED),
+        (400, said(message="Too many requests, please slow down"), LIMITED),
+        (400, {"error": {"code": 429, "message": "x"}}, LIMITED),
+        (500, said(type="api_error", message="You have exceeded your rate limit"), LIMITED),
+        (400, said(message="rate_limit: unknown field"), INVALID),
         (500, said(status="DEADLINE_EXCEEDED"), TIMEOUT),
         (500, said(code="server_is_overloaded"), OVERLOADED),
         # LiteLLM.
@@ -269,6 +274,8 @@ def test_bedrock_names_the_error_in_a_header(kind: str, code: str) -> None:
     [
         ({"error": {"message": "x"}}, UNAVAILABLE),
         ({"error": {"code": 429}}, LIMITED),
+        (said(type="api_error", message="Rate limit exceeded"), LIMITED),
+        (said(type="api_error", message="Internal server error"), UNAVAILABLE),
         ({"error": {"code": 400, "message": "Token limit reached"}}, INVALID),
         ({"error": {"code": "401", "status_code": 500}}, AUTH),
         ({"error": {"type": "server_error", "code": None}}, UNAVAILABLE),

@@ -33,6 +33,8 @@ class Kind(NamedTuple):
 
 _TEARING = ("length", "content_filter", "error")
 """The finish reasons that may leave a tool call incomplete."""
+CUTTING = _TEARING[:2]
+"""Those among them that replace an earlier `stop`."""
 _CALLING = ("tool_calls", "tool_call", "tool_use", "function_call")
 """The finish reasons that announce calls, other than those of items for the client alone."""
 

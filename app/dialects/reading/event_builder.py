@@ -52,7 +52,7 @@ from .answer_bounds import (
     MAX_WORD,
     Excess,
 )
-from .choice_state import REASONING, REFUSAL, TEXT, Block, ChoiceState, Kind
+from .choice_state import CUTTING, REASONING, REFUSAL, TEXT, Block, ChoiceState, Kind
 from .finish_reasons import parse_finish
 from .json_values import clean, encode, size
 from .split_text import well_formed
@@ -491,11 +491,13 @@ class EventBuilder:
     ) -> None:
         """Set the finish reason, mapped by the table unless `reason` is given; the first one wins.
 
-        `more` has the other members of the provider's end of message.
+        Hosts send `stop` with every chunk, and a limit or a filter with the last one. `more` has
+        the other members of the provider's end of message.
         """
         state = self._choice(choice)
-        if state.finish is None:
-            state.finish = reason or parse_finish(raw or "")
+        reason = reason or parse_finish(raw or "")
+        if state.finish is None or (state.finish == "stop" and reason in CUTTING):
+            state.finish = reason
             state.raw = raw and well_formed(raw[:MAX_WORD])
             state.stop_sequence = stop_sequence and well_formed(stop_sequence[:MAX_WORD])
             state.more = more
@@ -507,7 +509,12 @@ class EventBuilder:
         return had is not None
 
     def usage(self, counts: TokenCounts) -> None:
-        """Set the counts so far; the last non-empty ones apply."""
+        """Set the counts so far; the last non-empty ones apply, but a 0 replaces no count."""
+        known = self.counts
+        if known and 0 in (counts.input_tokens, counts.output_tokens, counts.total_tokens):
+            names = [n for n in TokenCounts.__struct_fields__ if not getattr(counts, n)]
+            kept = {name: getattr(known, name) for name in names}
+            counts = msgspec.structs.replace(counts, **kept)
         if counts != TokenCounts():
             self.counts = counts
 

@@ -244,6 +244,12 @@ _TEXTS: Final = tuple(
         ),
     )
 )
+_LIMITED: Final = re.compile(
+    r"rate.?limit (is |was |has been )?(reached|exceeded|hit)|exceeded.{0,40}rate.?limit"
+    r"|too many requests|throttl(ed|ing)|(requests|tokens) per (minute|day)",
+    re.IGNORECASE,
+)
+"""The texts of rate limits that hosts send as a status of 400 or 500, or as `api_error`."""
 _STATUSES: Final = {
     **dict.fromkeys((401, 403), "upstream_auth"),
     402: "upstream_billing",
@@ -293,7 +299,8 @@ def parse_failure(
     kind = next((v for n, v in headers.items() if n.lower() == "x-amzn-errortype"), "")
     kind = kind.partition(":")[0]
     code = _classify(document, status=status, words=[kind])
-    wait = read_wait(headers, limited=status == 429, now=now) or _retry_info(document)
+    limited = code == "upstream_rate_limited" or status == 429
+    wait = read_wait(headers, limited=limited, now=now) or _retry_info(document)
     return _error(code, upstream, document, wait=wait, redact=redact)
 
 
@@ -342,6 +349,8 @@ def _classify(document: object, *, status: int | None, words: list[str]) -> str:
         if not set(known).isdisjoint(lower):
             return code
     text = _text(document)
+    if status in (None, 400, 500) and ("429" in lower or _LIMITED.search(text)):
+        return "upstream_rate_limited"
     if status != 429:  # a 429 is about tokens per minute, plans or billing
         for code, pattern in _TEXTS:
             if pattern.search(text):

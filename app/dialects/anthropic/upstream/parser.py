@@ -158,9 +158,13 @@ class Parser(AnswerParser):
             )
 
     def _count(self, usage: object) -> None:
-        """Handle a `usage`: counts of the whole message so far; absent ones do not change."""
-        given = mapping(usage)
-        self._usage |= {k: given[k] for k in (*_COUNTS, *_BILLED) if given.get(k) is not None}
+        """Handle a `usage`: counts of the whole message so far; absent ones do not change.
+
+        Compatible hosts send 0 instead.
+        """
+        given = {k: v for k, v in mapping(usage).items() if v is not None}
+        known = [k for k in (*_COUNTS, *_BILLED) if k in given]
+        self._usage |= {k: given[k] for k in known if given[k] != 0 or k not in self._usage}
         self._builder.usage(parse_usage(self._usage))
 
     def _refuse(self, document: Any) -> None:

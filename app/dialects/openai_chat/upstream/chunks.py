@@ -26,6 +26,7 @@ from ..member_records import FORMAT
 from .provider_members import ProviderMembers
 from .request import LITELLM, LITELLM_REDACTED
 from .text_chunk import MAX_CHOICES, SameDialectChunk, TextChunk
+from .thought import Thought
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]++/[\w.+-]++")
 _COMMON_FIELDS = frozenset(
@@ -52,7 +53,9 @@ class Deltas:
         self.members: ProviderMembers | None = None
         """The record of what no event has, for a client of the same dialect."""
         self._builder = builder
-        self._messages: set[int] = set()
+        self._messages: dict[int, list[str]] = {}
+        """The contents of the messages of each choice that sends these instead of deltas."""
+        self._thoughts: dict[int, Thought] = {}
         self._sounds: dict[int, int] = {}
         self._thinking: frozenset[int] = frozenset()
         """The choices whose last content was a thought, on Gemini's Chat Completions route."""
@@ -73,9 +76,8 @@ class Deltas:
             index = choice.index if 0 <= choice.index < MAX_CHOICES else 0
             delta = choice.delta
             if reasoning := delta.reasoning_content or delta.reasoning:
-                if self.reasoning_field is None:
-                    self._record_field(delta.reasoning_content)
-                self._builder.reasoning(index, reasoning)
+                field = "reasoning_content" if delta.reasoning_content else "reasoning"
+                self._reason(index, reasoning, field, ends=bool(delta.content))
             if delta.content:
                 self._builder.text(index, delta.content)
             elif not reasoning:
@@ -120,19 +122,23 @@ class Deltas:
     def _message(self, chunk: dict[str, Any], choice: dict[str, Any], index: int) -> dict[str, Any]:
         """Return the `message` of a choice without delta, {} if it repeats earlier deltas.
 
-        It is the complete answer, or a piece of it from hosts without deltas.
+        It is the complete answer, or a piece of it from hosts without deltas, whose last one may
+        repeat them all.
         """
         message, kind = mapping(choice.get("message")), chunk.get("object")
         if not message:
             return message
-        whole, piece = kind == "chat.completion", kind == "chat.completion.chunk"
-        if whole or (self.alone and not piece):
+        piece = kind == "chat.completion.chunk"
+        if self.alone and not piece:
             self.whole = True
         # Perplexity's "chat.completion.done" repeats the preceding deltas.
-        repeats = whole or (not piece and index not in self._messages)
-        if repeats and self._builder.has_content(index):
+        if not piece and index not in self._messages and self._builder.has_content(index):
             return {}
-        self._messages.add(index)
+        pieces, content = self._messages.setdefault(index, []), string(message.get("content"))
+        if content and choice.get("finish_reason") and content == "".join(pieces):
+            return {**message, "content": None}
+        self._builder.reserve(len(content))
+        pieces.append(content)
         return message
 
     def _choice(self, index: int, choice: dict[str, Any], finish: Raw | None = None) -> None:
@@ -166,8 +172,8 @@ class Deltas:
         # vLLM renamed the field; if both are present, they are equal.
         reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
         if reasoning:
-            self._record_field(string(delta.get("reasoning_content")))
-            builder.reasoning(index, reasoning)
+            field = "reasoning_content" if string(delta.get("reasoning_content")) else "reasoning"
+            self._reason(index, reasoning, field, ends=bool(content))
         google = _google(delta) if "extra_content" in delta else {}
         if isinstance(content, str) and (self._thinking or google):
             content = self._thought(index, content, thought=google.get("thought") is True)
@@ -194,9 +200,20 @@ class Deltas:
         if not _COMMON_FIELDS.issuperset(delta):
             self._rare_fields(index, delta)
 
-    def _record_field(self, content: str | None) -> None:
-        """Record which of the two field names the host uses for reasoning."""
-        self.reasoning_field = "reasoning_content" if content else "reasoning"
+    def _reason(
+        self, index: int, text: str, field: str | None = None, *, ends: bool = False
+    ) -> None:
+        """Process reasoning, unless it repeats what came in a delta or field before.
+
+        `field` is one of the two that hosts use, and `ends` tells that the answer stands beside.
+        """
+        self.reasoning_field = self.reasoning_field or field
+        thought = self._thoughts.get(index)
+        if thought is None:
+            thought = self._thoughts[index] = Thought()
+        ends = ends or self._builder.text_block(index) is not None
+        if thought.take(text, ended=ends, elsewhere=field != self.reasoning_field):
+            self._builder.reasoning(index, text)
 
     def _thought(self, index: int, content: str, *, thought: bool) -> str:
         """Process the thoughts that Gemini marks beside the content; return the remaining text.
@@ -236,8 +253,8 @@ class Deltas:
         """
         for detail in details:
             text = string(detail.get("text")) or string(detail.get("summary"))
-            if not has_text:
-                self._builder.reasoning(index, text)
+            if text and not has_text:
+                self._reason(index, text)
             name = string(detail.get("format"))
             if text:
                 self._builder.name_reasoning(index, name)
@@ -248,8 +265,8 @@ class Deltas:
     def _thinking_blocks(self, index: int, blocks: list[dict[str, Any]], *, has_text: bool) -> None:
         """Process LiteLLM's copy of Claude's thinking; `reasoning_content` repeats its text."""
         for block in blocks:
-            if not has_text:
-                self._builder.reasoning(index, string(block.get("thinking")))
+            if not has_text and (text := string(block.get("thinking"))):
+                self._reason(index, text)
             signature, data = string(block.get("signature")), string(block.get("data"))
             self._builder.sign(index, "signature", signature, format=LITELLM)
             if signature or data:  # each ends its block
