@@ -45,6 +45,7 @@ from .request import (
     root_of,
 )
 from .single_call import while_connected
+from .slow_result import SlowResult
 
 OWN: Final = (RESPONSES, ANTHROPIC)
 """Dialects whose endpoint does more than `Generation`."""
@@ -233,17 +234,31 @@ class Generation(Endpoints):
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:
-        """Wait for the end and return the whole answer."""
-        reader = opened.reader
+        """Return the whole answer, or what sends white space until it comes."""
+        reader, events = opened.reader, list[Event]()
+        wait = partial(self._wait_for_result, request, opened, events)
+        response = await wait()
+        leave = partial(reader.leave, linger_s=linger_s)
+        if response is None:
+            failed = partial(self._failed, request=request, opened=opened)
+            return SlowResult(wait, failed, leave, self._stream_headers(opened))
+        leave()
+        return response
+
+    async def _wait_for_result(
+        self, request: Request, opened: Opened, events: list[Event]
+    ) -> Response | None:
+        """Add to the events for `heartbeat_s`; return the whole answer, None before its end."""
+        reader, seconds = opened.reader, self._http_settings.heartbeat_s
         try:
-            events = await while_connected(request, _read_to_end(reader))
+            ended = await while_connected(request, _read_on(reader, events, seconds=seconds))
         except RequestError:  # a stream that could not be begun has been removed
             error = None if opened.outcome is None else await opened.outcome
             if error is None:
                 raise
             return self._failed(error, request, opened)
-        finally:
-            reader.leave(linger_s=linger_s)
+        if not ended:
+            return None
         end = events[-1]
         if isinstance(end, StreamEnd) and end.error is not None:
             return self._failed(RelayError.of(end.error), request, opened)
@@ -329,11 +344,15 @@ async def _failed_start(reader: Reader) -> RelayError | None:
     return None
 
 
-async def _read_to_end(reader: Reader) -> list[Event]:
-    events: list[Event] = []
+async def _read_on(reader: Reader, events: list[Event], *, seconds: float) -> bool:
+    """Add what comes within these seconds to the events; return whether the stream has ended."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + seconds
     while not events or not isinstance(events[-1], StreamEnd):
-        events += await reader.read(len(events), timeout_s=60)
-    return events
+        if (left := until - clock()) <= 0:
+            return False
+        events += await reader.read(len(events), timeout_s=left)
+    return True
 
 
 def _delivery_mode(request: Request, chat: ChatRequest, key: str | None) -> DeliveryMode:

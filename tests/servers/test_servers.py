@@ -217,6 +217,7 @@ async def test_silence_is_filled_and_those_who_leave_or_are_left_are_told_the_tr
         await check_heartbeats_are_lines_of_ours(upstream, served)
         http2 = SERVERS[name].http2
         await check_forwarded_answer_is_passed_on_or_broken_off(upstream, served, http2=http2)
+        await check_slow_json_is_announced_or_broken_off(upstream, served, http2=http2)
         if not http2:  # there the socket is its TLS layer's
             await check_client_that_takes_nothing_is_cut_off(upstream, served)
         await check_client_that_leaves_is_noticed(served)
@@ -274,6 +275,29 @@ async def check_forwarded_answer_is_passed_on_or_broken_off(
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(speak(leaving), 0.5)
     await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+
+
+async def check_slow_json_is_announced_or_broken_off(
+    upstream: Upstream, served: Served, *, http2: bool
+) -> None:
+    body = {**HELLO, "model": "openai/m", "stream": False}
+    begun = [chunked_head(), chunk(DELTA.format("a")), wait(0.8)]
+    for last, says in (
+        (chunk("data: [DONE]\n\n"), b'"text":"a"'),
+        (LAST_CHUNK, b"upstream_truncated"),
+    ):
+        upstream.script = [*begun, last]
+        read, lost = b"", False
+        async with served.client.stream("POST", "/v1/chat", json=body) as response:
+            assert response.status_code == 200
+            try:
+                async for piece in response.aiter_raw():
+                    read += piece
+            except httpx2.RemoteProtocolError:
+                lost = True
+        assert read.startswith(b" ")
+        assert says in read
+        assert lost == (says == b"upstream_truncated" and not http2)
 
 
 async def check_client_that_takes_nothing_is_cut_off(upstream: Upstream, served: Served) -> None:
