@@ -6,7 +6,17 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.testing.upstream import DONE, FINISH, LAST_CHUNK, chunk, chunked_head, reply, text, wait
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    LAST_CHUNK,
+    Step,
+    chunk,
+    chunked_head,
+    reply,
+    text,
+    wait,
+)
 from tests.serving import HELLO, serve_script
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -17,9 +27,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/messages": {**HELLO, "model": "openai/m", "max_tokens": 9},
 }
 BEAT_S = 0.1
-HEAD = [chunked_head(), chunk(text("hel"))]
-SLOW = [*HEAD, wait(3 * BEAT_S), chunk(text("lo") + FINISH + DONE), LAST_CHUNK]
-CUT = [*HEAD, wait(3 * BEAT_S)]
+HEAD: list[Step] = [chunked_head(), chunk(text("hel"))]
+SLOW: list[Step] = [*HEAD, wait(3 * BEAT_S), chunk(text("lo") + FINISH + DONE), LAST_CHUNK]
+CUT: list[Step] = [*HEAD, wait(3 * BEAT_S)]
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -67,7 +77,7 @@ async def test_an_early_error_keeps_its_status() -> None:
 
 
 async def test_a_client_that_leaves_a_slow_answer_ends_it() -> None:
-    script = [*HEAD, wait(20)]
+    script: list[Step] = [*HEAD, wait(20)]
     async with serve_script(script, heartbeat_s=BEAT_S) as (relay, upstream):
         path = "/v1/chat/completions"
         async with relay.client.stream("POST", path, json=BODIES[path]) as response:

@@ -75,7 +75,7 @@ THOUGHTS = {
 @pytest.mark.parametrize("chunks", THOUGHTS.values(), ids=THOUGHTS)
 def test_a_thought_comes_once(chunks: list[dict[str, Any]], fast: bool) -> None:
     """Also in chunks that have other members, which another parser reads."""
-    more = {} if fast else {"citations": []}
+    more: dict[str, Any] = {} if fast else {"citations": []}
     found = play([sse(*({**one, **more} for one in chunks), TEXT, STOP) + DONE])
     check(found)
 

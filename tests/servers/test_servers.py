@@ -20,6 +20,7 @@ import websockets
 from app.testing.upstream import (
     LAST_CHUNK,
     Hold,
+    Step,
     Upstream,
     chunk,
     chunked_head,
@@ -281,7 +282,7 @@ async def check_slow_json_is_announced_or_broken_off(
     upstream: Upstream, served: Served, *, http2: bool
 ) -> None:
     body = {**HELLO, "model": "openai/m", "stream": False}
-    begun = [chunked_head(), chunk(DELTA.format("a")), wait(0.8)]
+    begun: list[Step] = [chunked_head(), chunk(DELTA.format("a")), wait(0.8)]
     for last, says in (
         (chunk("data: [DONE]\n\n"), b'"text":"a"'),
         (LAST_CHUNK, b"upstream_truncated"),
