@@ -289,7 +289,9 @@ async def fetch(
                         f"upstream {upstream!r} answered with more than {max_bytes} bytes",
                     )
         except FAILURES as failure:
-            if not (isinstance(failure, LOST) and _is_object(body)):  # only its end is missing
+            # Only the last chunk is missing; a length would say that more was to come.
+            chunked = "transfer-encoding" in reply.headers
+            if not (isinstance(failure, LOST) and chunked and _is_object(body)):
                 raise explain(failure, upstream=upstream, answered=True) from failure
     finally:
         await reply.body.aclose()
