@@ -24,11 +24,16 @@ from app.settings import Settings, load_settings
 from app.telemetry.observer import Observer
 from app.testing.served import ServedRelay
 from app.testing.served import serve_relay as serve
-from app.testing.upstream import Step, serve_upstream
+from app.testing.upstream import Step, reply, serve_upstream
 from app.testing.upstream import Upstream as Script
 from tests import waiting
 
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
+
+VECTOR = reply(
+    "200 OK", '{"data": [{"index": 0, "embedding": [0.5, -0.25]}], "usage": {"prompt_tokens": 1}}'
+)
+"""A provider's answer to a request for one embedding."""
 
 
 class Relay:

@@ -7,7 +7,6 @@ the same bytes: nothing here reads a clock or a random number.
     request     the JSON body as a provider reads it, and error responses
     tools       which of a request's tools are called, and values for a JSON Schema
     answers     requests to tokens; the list of models
-    embeddings  the vectors of `demo-embedding`
     texts       the texts, in English and Japanese
     wire        answers to bytes, with their pauses
     transport   the httpx2 transport: mount it and use the client as with any provider
@@ -15,6 +14,5 @@ the same bytes: nothing here reads a clock or a random number.
 
 from .answers import MODELS
 from .transport import DemoTransport
-from .vectors import MODEL as EMBEDDING_MODEL
 
-__all__ = ["EMBEDDING_MODEL", "MODELS", "DemoTransport"]
+__all__ = ["MODELS", "DemoTransport"]

@@ -14,7 +14,6 @@ import httpx2
 from .answers import answer
 from .renderer import Step, drops, render_completion, render_models, render_stream
 from .request import ApiError, parse_request
-from .vectors import render_embeddings
 
 _JSON = {"content-type": "application/json"}
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
@@ -33,7 +32,7 @@ async def _pause(seconds: float, closed: asyncio.Event) -> None:
 
 
 class DemoTransport(httpx2.AsyncBaseTransport):
-    """Answers chat completions, embeddings and the list of models, on any host.
+    """Answers chat completions and the list of models, on any host.
 
     `pace` is the time of one token in seconds; the pauses of all models scale with it,
     and with 0 there are none. A test passes `pause` to wait by a clock of its own.
@@ -57,9 +56,7 @@ class DemoTransport(httpx2.AsyncBaseTransport):
                 return self._respond(200, _JSON, [Step(0, render_models())])
             case "POST", "/v1/chat/completions":
                 return self._complete(body)
-            case "POST", "/v1/embeddings":
-                return self._respond(200, _JSON, render_embeddings(body))
-            case _, "/v1/models" | "/v1/chat/completions" | "/v1/embeddings":
+            case _, "/v1/models" | "/v1/chat/completions":
                 raise ApiError(405, f"Not allowed to {method} on {path}")
             case _:
                 raise ApiError(404, f"Invalid URL ({method} {path})")

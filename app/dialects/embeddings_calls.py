@@ -42,7 +42,7 @@ SAFE: Final = frozenset(
 )
 """Provider-specific fields that only affect the vectors: clients may always set them."""
 
-_EXAMPLE: Final = '{"model": "demo-embedding", "input": "Hi"}'
+_EXAMPLE: Final = '{"model": "text-embedding-3-small", "input": "Hi"}'
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from ..cassettes.folder import Folder
-from ..demo import EMBEDDING_MODEL, MODELS
+from ..demo import MODELS
 from ..dialects.upstream_format import MODEL, Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..errors import UpstreamError, suggest
@@ -42,7 +42,7 @@ OWN_HEADERS = ("content-length", "transfer-encoding", "expect")
 """Framing headers: a fixed value would break every request, or let it hang."""
 KEY_QUERIES = ("key", "api_key", "api-key", "apikey", "token", "access_token")
 
-DEMO: Final = Upstream("demo", "http://demo/v1", models=(*MODELS, EMBEDDING_MODEL), prefixed=False)
+DEMO: Final = Upstream("demo", "http://demo/v1", models=(*MODELS,), prefixed=False)
 """The built-in models, which run in this process."""
 
 OWN: Final = (DEMO.name, CASSETTE.name)

@@ -32,7 +32,7 @@ PRICES = (PriceConfig(target="openai/*", input=2, output=0, version="list"),)
 
 @contextlib.asynccontextmanager
 async def serve(
-    upstream: Upstream | None,
+    upstream: Upstream,
     log: str = "memory",
     *,
     limits: UsageLimits | None = None,
@@ -130,18 +130,6 @@ async def test_what_the_provider_does_not_count_is_estimated(log: str) -> None:
     assert told > 0
     assert (told, told * 2000, "estimate") == (row.input_tokens, row.nano_usd, row.usage_from)
     assert told == state.day.input_tokens
-
-
-async def test_models_of_this_process_cost_nothing_and_are_counted(log: str) -> None:
-    limits = UsageLimits(usd_per_day=0)
-    async with serve(None, log, limits=limits) as relay:
-        response = await relay.client.post(PATH, json={"model": "demo-embedding", "input": "x"})
-        state = await settled(relay)
-        (row,) = await rows(relay)
-
-    assert 200 == response.status_code
-    assert (1, 0) == (state.day.requests, state.day.nano_usd)
-    assert ("built-in", 0) == (row.price_version, row.nano_usd)
 
 
 @pytest.mark.parametrize(

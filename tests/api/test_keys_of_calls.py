@@ -3,10 +3,10 @@
 import pytest
 
 from app.testing.upstream import serve_upstream
-from tests.serving import serve_relay
+from tests.serving import VECTOR, serve_relay
 
 BODIES = {
-    "/v1/embeddings": {"model": "demo-embedding", "input": "hello"},
+    "/v1/embeddings": {"model": "openai/e", "input": "hello"},
     "/v1/messages/count_tokens": {
         "model": "demo",
         "messages": [{"role": "user", "content": "hello"}],
@@ -22,5 +22,6 @@ async def test_key_of_a_call_without_a_stream_is_refused(path: str):
         refused = await relay.client.post(path, json=BODIES[path], headers=headers)
         assert 400 == refused.status_code
         assert "Idempotency-Key: calls without a stream keep no answer" in refused.text
-        assert 200 == (await relay.client.post(path, json=BODIES[path])).status_code
         assert [] == upstream.calls
+        upstream.script = VECTOR
+        assert 200 == (await relay.client.post(path, json=BODIES[path])).status_code

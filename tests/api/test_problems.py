@@ -6,7 +6,7 @@ import anthropic
 import openai
 import pytest
 
-from tests.serving import serve_relay
+from tests.serving import VECTOR, serve_relay, serve_script
 
 OPENAI, ANTHROPIC = {"error"}, {"type", "error", "request_id"}
 
@@ -122,7 +122,7 @@ async def test_a_wrong_base_url_is_told_of(path, advice):
 
 
 async def test_official_clients_find_the_id_of_every_answer():
-    async with serve_relay(demo_pace=0) as relay:
+    async with serve_script(VECTOR, demo_pace=0) as (relay, _):
         claude = anthropic.AsyncAnthropic(api_key="k", base_url=relay.url, max_retries=0)
         gpt = openai.AsyncOpenAI(api_key="k", base_url=f"{relay.url}/v1", max_retries=0)
         ask: Any = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}
@@ -133,7 +133,7 @@ async def test_official_clients_find_the_id_of_every_answer():
                 (await claude.models.retrieve("demo"))._request_id,
                 (await gpt.chat.completions.create(**ask))._request_id,
                 (await gpt.models.retrieve("demo"))._request_id,
-                (await gpt.embeddings.create(model="demo-embedding", input="Hi"))._request_id,
+                (await gpt.embeddings.create(model="openai/e", input="Hi"))._request_id,
             ]
             errors: list[Any] = []
             for call in (

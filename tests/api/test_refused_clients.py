@@ -18,7 +18,7 @@ from app.testing.upstream import serve_upstream
 from tests.api.test_openai_responses import HI
 from tests.identities import EXPIRED, Table
 from tests.needs import file, program
-from tests.serving import Relay, serve_relay
+from tests.serving import VECTOR, Relay, serve_relay
 
 pytestmark = pytest.mark.proving
 
@@ -53,7 +53,7 @@ async def serve() -> AsyncIterator[tuple[Relay, Counter]]:
             upstream, authenticator=authenticator, default_model=M, watch=counter.watch
         ) as relay,
     ):
-        upstream.script = HI
+        upstream.choose = lambda call: VECTOR if call.path.endswith("/embeddings") else HI
         yield relay, counter
 
 
@@ -82,7 +82,7 @@ ASK: dict[str, Ask] = {
     "compaction": lambda o, _: o.responses.compact(model=M, input="hello"),
     "response stream": stream_of_response,
     "completion": lambda o, _: o.completions.create(model=M, prompt="hello"),
-    "embeddings": lambda o, _: o.embeddings.create(model="demo-embedding", input="hello"),
+    "embeddings": lambda o, _: o.embeddings.create(model=M, input="hello"),
     "message": lambda _, a: a.messages.create(model=M, messages=MESSAGES, max_tokens=9),
     "message stream": stream_of_message,
     "count": lambda _, a: a.messages.count_tokens(model=M, messages=MESSAGES),

@@ -19,9 +19,8 @@ async function failure(promise) {
   }
 }
 
-const vectors = await gpt.embeddings.create({ model: 'demo-embedding', input: ['a cat', 'a dog'] });
-found.vectors = vectors.data.map(({ embedding }) => embedding.length);
-found.length = Math.hypot(...vectors.data[0].embedding);
+const vectors = await gpt.embeddings.create({ model: 'openai/e', input: ['a cat'] });
+found.vectors = vectors.data.map(({ embedding }) => embedding);
 found.ids = [vectors._request_id];
 
 const completion = await gpt.completions.create({ model: 'demo', prompt: 'hello' });

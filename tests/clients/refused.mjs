@@ -38,7 +38,7 @@ for (const credential of JSON.parse(credentials)) {
     responses: () => openai.responses.create({ model, input: "hello" }),
     responsesStream: () => openai.responses.stream({ model, input: "hello" }).finalResponse(),
     completions: () => openai.completions.create({ model, prompt: "hello" }),
-    embeddings: () => openai.embeddings.create({ model: "demo-embedding", input: "hello" }),
+    embeddings: () => openai.embeddings.create({ model, input: "hello" }),
     models: async () => gather(await openai.models.list()),
     messages: () => anthropic.messages.create(asked),
     messagesStream: () => anthropic.messages.stream(asked).finalMessage(),

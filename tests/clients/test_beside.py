@@ -7,7 +7,7 @@ import pytest
 
 from tests.clients.programs import ROOT, run
 from tests.needs import file, program
-from tests.serving import serve_relay
+from tests.serving import VECTOR, serve_script
 
 pytestmark = pytest.mark.proving
 
@@ -18,11 +18,10 @@ async def test_the_node_clients_find_all_that_is_beside_an_answer() -> None:
     node = program("node")
     for package in ("openai", "@anthropic-ai/sdk"):
         file(ROOT / "node_modules" / package / "package.json", how="run npm ci")
-    async with serve_relay(demo_pace=0) as relay:
+    async with serve_script(VECTOR, demo_pace=0) as (relay, _):
         found = json.loads(await run(node, HERE / "beside.mjs", relay.url))
 
-    assert [256, 256] == found["vectors"]
-    assert 1 == pytest.approx(found["length"], abs=1e-5)
+    assert [[0.5, -0.25]] == found["vectors"]
     assert found["completion"] == found["streamed"] != ""
     assert 128_000 == found["models"]
     assert found["input"] > 0 < found["counted"]

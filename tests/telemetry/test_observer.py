@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from app.errors import RequestError
 from app.eventlog.stream_info import StreamInfo
 from app.telemetry.observer import AttemptStarted, Observer, Observers, Refused
-from app.testing.upstream import head, reply, send, serve_upstream
-from tests.serving import chat, serve_relay
+from app.testing.upstream import head, send, serve_upstream
+from tests.serving import VECTOR, chat, serve_relay, serve_script
 
 METHODS = (
     *("started", "attempt_started", "attempt_failed", "first_event", "ended"),
@@ -96,8 +96,8 @@ async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
 
 async def test_observer_is_told_of_a_call_that_makes_no_stream():
     noting = Noting()
-    async with serve_relay(observers=[noting]) as relay:
-        body = {"model": "demo-embedding", "input": "a river"}
+    async with serve_script(VECTOR, observers=[noting]) as (relay, _):
+        body = {"model": "openai/e", "input": "a river"}
         assert 200 == (await relay.client.post("/v1/embeddings", json=body)).status_code
 
     (_, started), (_, ended) = noting.told
@@ -120,7 +120,6 @@ async def test_headers_that_observers_return_are_in_the_requests_of_attempts():
             return 3
 
     observers = [Traces(), Returns(), Silent(), Adds()]
-    vectors = '{"data": [{"index": 0, "embedding": [1.0]}], "usage": {"prompt_tokens": 1}}'
     body = {"model": "openai/e", "input": "a river"}
     async with AsyncExitStack() as stack:
         upstream = await stack.enter_async_context(serve_upstream())
@@ -128,7 +127,7 @@ async def test_headers_that_observers_return_are_in_the_requests_of_attempts():
         upstream.script = [head(), send(HI), send(DONE)]
         with capture_logs() as lines:
             await chat(relay, model="openai/m")
-            upstream.script = reply("200 OK", vectors)
+            upstream.script = VECTOR
             made = await relay.client.post("/v1/embeddings", json=body)
 
     assert 200 == made.status_code

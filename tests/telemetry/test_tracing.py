@@ -37,12 +37,13 @@ from app.testing.upstream import (
     Hold,
     Reset,
     head,
+    reply,
     send,
     serve_upstream,
     text,
 )
 from tests.collector import Collector, Span, collect
-from tests.serving import HELLO, Relay, chat, serve_relay
+from tests.serving import HELLO, Relay, chat, serve_relay, serve_script
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -306,14 +307,12 @@ async def test_refusals_say_why(collector):
 
 
 async def test_single_calls_have_spans(collector):
-    async with serve_relay(traces="true") as relay:
-        body = {"model": "demo-embedding", "input": ["one", "two"]}
+    rows = [{"index": at, "embedding": [1.0]} for at in range(2)]
+    vectors = {"data": rows, "model": "e-1", "usage": {"prompt_tokens": 2}}
+    async with serve_script(reply("200 OK", json.dumps(vectors)), traces="true") as (relay, _):
+        body = {"model": "openai/e-1", "input": ["one", "two"]}
         assert 200 == (await relay.client.post("/v1/embeddings", json=body)).status_code
-        body = {**body, "model": "openai/none"}
-        assert 404 == (await relay.client.post("/v1/embeddings", json=body)).status_code
-        request, call = await collector.wait_for_names(
-            "POST /v1/embeddings", "embeddings demo-embedding"
-        )
+        request, call = await collector.wait_for_names("POST /v1/embeddings", "embeddings e-1")
     async with (
         serve_upstream() as upstream,
         serve_relay(upstream, dialect="anthropic", traces="true") as relay,
@@ -324,7 +323,7 @@ async def test_single_calls_have_spans(collector):
         (failed,) = await collector.wait_for_names("token_count claude")
 
     assert (request.id, "client") == (call.parent, call.kind)
-    assert ("embeddings", "demo-embedding", 2) == tuple(
+    assert ("embeddings", "e-1", 2) == tuple(
         call.attributes[f"gen_ai.{name}"]
         for name in ("operation.name", "response.model", "usage.input_tokens")
     )
