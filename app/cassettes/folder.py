@@ -1,6 +1,5 @@
 """Directory of cassettes: lookup by name, cached reads, atomic writes."""
 
-import contextlib
 import secrets
 from itertools import islice
 from pathlib import Path
@@ -8,7 +7,7 @@ from stat import S_ISREG
 from typing import Final, NamedTuple
 
 from ..errors import RequestError, ServiceError, UpstreamError
-from .cassette import MAX_BYTES, Cassette, CassetteError, parse_cassette, upstream_of
+from .cassette import MAX_BYTES, Cassette, CassetteError, parse_cassette
 from .replay_options import NAME
 
 SUFFIX: Final = ".jsonl"
@@ -16,8 +15,6 @@ MAX_LISTED: Final = 1000
 """The maximum number of cassettes in the list of models."""
 MAX_FILES: Final = 10_000
 """The maximum number of files with which another is recorded."""
-MAX_TARGET: Final = 65_536
-"""Bytes of the line with the target."""
 MAX_CACHED: Final = 4
 """The maximum number of cached cassettes: together 64 MiB of files."""
 
@@ -55,20 +52,6 @@ class Folder:
         except OSError:
             return []
         return list(islice(filter(NAME.fullmatch, sorted(found)), MAX_LISTED))
-
-    def upstreams(self) -> set[str]:
-        """Return the upstreams of all recordings; ignore broken files."""
-        found = set()
-        with contextlib.suppress(OSError):
-            for file in islice(self._path.glob(f"*{SUFFIX}"), MAX_FILES):
-                if not NAME.fullmatch(file.name.removesuffix(SUFFIX)):
-                    continue
-                with contextlib.suppress(OSError):
-                    _stamp(file)  # raises for a pipe, which would block
-                    with file.open("rb") as opened:
-                        opened.readline(MAX_BYTES)
-                        found.add(upstream_of(opened.readline(MAX_TARGET)))
-        return found - {""}
 
     def has(self, name: str) -> bool:
         """Return whether a cassette exists."""
