@@ -1,10 +1,10 @@
-"""Directory of cassettes: lookup by name, cached reads, atomic writes."""
+"""Directory of cassettes: lookup by name, atomic writes."""
 
 import secrets
 from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..errors import RequestError, ServiceError, UpstreamError
 from .cassette import MAX_BYTES, Cassette, CassetteError, parse_cassette
@@ -15,27 +15,10 @@ MAX_LISTED: Final = 1000
 """The maximum number of cassettes in the list of models."""
 MAX_FILES: Final = 10_000
 """The maximum number of files with which another is recorded."""
-MAX_CACHED: Final = 4
-"""The maximum number of cached cassettes: together 64 MiB of files."""
 
 
 class FolderFull(Exception):
     """The directory has too many files."""
-
-
-class _Stamp(NamedTuple):
-    """Identifies a version of a file."""
-
-    changed_ns: int
-    size: int
-    number: int
-
-
-def _stamp(file: Path) -> _Stamp:
-    found = file.stat()
-    if not S_ISREG(found.st_mode):
-        raise FileNotFoundError
-    return _Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class Folder:
@@ -43,7 +26,6 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._cache: dict[str, tuple[_Stamp, Cassette]] = {}
 
     def names(self) -> list[str]:
         """Return the sorted names of cassettes, at most `MAX_LISTED`."""
@@ -58,7 +40,7 @@ class Folder:
         return self._file(name).is_file()
 
     def load(self, name: str) -> Cassette:
-        """Return a cassette, from the cache if its file is unchanged.
+        """Return a cassette.
 
         Raises:
             RequestError: `model_not_found`, it does not exist.
@@ -68,18 +50,13 @@ class Folder:
         """
         file = self._file(name)
         try:
-            stamp = _stamp(file)
-            cached = self._cache.get(name)
-            if cached is not None and cached[0] == stamp:
-                return cached[1]
-            if stamp.size > MAX_BYTES:
+            found = file.stat()
+            if not S_ISREG(found.st_mode):  # a pipe would block
+                raise FileNotFoundError
+            if found.st_size > MAX_BYTES:
                 raise _broken(file, f"it is larger than {MAX_BYTES} bytes")
             with file.open("rb") as opened:
-                cassette = parse_cassette(opened.read(MAX_BYTES))
-            # Replace the dict: other threads may be reading it.
-            newest = [*self._cache.items()][1 - MAX_CACHED :]
-            self._cache = {**dict(newest), name: (stamp, cassette)}
-            return cassette
+                return parse_cassette(opened.read(MAX_BYTES))
         except FileNotFoundError:
             raise RequestError(
                 "model_not_found",
