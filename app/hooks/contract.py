@@ -71,7 +71,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     routes: frozenset[str] | None = None
     """None: all."""
     hold: int = 200
-    """The characters of an answer that wait for what follows; 0: the sentence."""
+    """The characters of an answer that wait for what follows."""
     timeout_s: float = 2.0
     fails_open: bool = False
     """Whether texts are passed on unchecked if it fails."""

@@ -5,7 +5,6 @@ hook sees the held text, and may see its end again with what follows: a replacem
 waits until the text after it is known.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
@@ -50,13 +49,9 @@ MAX_HELD = 16_384
 """Held characters, or four times `hold` if that is more, after which a replacement near the end no
 longer waits."""
 
-MAX_SENTENCE = 2_000
-"""Characters without the end of a sentence that are passed on."""
-
 SHORT = 18
 """Characters of a finish reason that cannot be a key."""
 
-_SENTENCE = re.compile(r"[.!?](?=\s)|[\n。！？]")
 _QUIET = (TextStart, ReasoningStart, RefusalStart, Notice)
 
 _Delta = TextDelta | ReasoningDelta | RefusalDelta
@@ -209,7 +204,7 @@ class Window:
         text = held.text
         if not (text if whole else self._is_due(text, held.due)):
             return []
-        cut = len(text) if whole else self._find_cut(text)
+        cut = len(text) if whole else len(text) - self._hold
         kind, texts = type_of(held.delta).removesuffix(".delta"), Texts()
         if whole and not held.before:  # the whole text: it may be JSON
             texts.walk(text, kind)
@@ -240,17 +235,7 @@ class Window:
 
     def _is_due(self, text: str, due: int) -> bool:
         """Return whether a text that goes on has to be checked; `due` is that of its block."""
-        if len(text) < due:
-            return False
-        if self._hold:
-            return len(text) >= 2 * self._hold
-        return len(text) >= MAX_SENTENCE or _SENTENCE.search(text) is not None
-
-    def _find_cut(self, text: str) -> int:
-        """Return how many characters of a text that is due may be passed on."""
-        if self._hold:
-            return len(text) - self._hold
-        return max((found.end() for found in _SENTENCE.finditer(text)), default=len(text))
+        return len(text) >= max(due, 2 * self._hold)
 
     async def _check(self, texts: Sequence[Text]) -> tuple[Passed, list[Event]]:
         """Return what the hooks leave of texts, and their notes as notices, each once."""

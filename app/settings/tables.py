@@ -254,7 +254,7 @@ class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "request",
         "answer",
     )
-    hold: Annotated[int, Meta(ge=1, le=10_000)] | Literal["sentence"] = 200
+    hold: Annotated[int, Meta(ge=1, le=10_000)] = 200
     timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
     on_failure: Literal["closed", "open"] = "closed"
     routes: tuple[str, ...] | None = None
@@ -289,7 +289,7 @@ def build_hooks(
                 secret=_find_secret(table, environ, place),
                 stages=frozenset(table.on),
                 routes=None if table.routes is None else frozenset(table.routes),
-                hold=0 if table.hold == "sentence" else table.hold,
+                hold=table.hold,
                 timeout_s=table.timeout_s,
                 fails_open=table.on_failure == "open",
             )

@@ -565,17 +565,6 @@ async def test_the_held_text_of_a_rescue_is_whole(tmp_path):
     assert events[-1]["rescued"] is True
 
 
-async def test_sentences_are_passed_on_whole(tmp_path):
-    async with serve_hooks(tmp_path, REDACT.replace("40", '"sentence"')) as (relay, upstream):
-        pieces = words("One. Two!\nThree is a.b@example.com. Four")
-        steps = [step for piece in pieces for step in (send(text(piece)), wait(0.01))]
-        upstream.script = [head(), *steps, send(FINISH + DONE)]
-        events = await chat(relay)
-    assert text_of(events) == f"One. Two!\nThree is {EMAIL}. Four"
-    deltas = [e["text"] for e in events if e["type"] == "text.delta"]
-    assert len(deltas) >= 3
-
-
 ERROR = f'{{"error":{{"message":"no ann.smith@example.com: {SECRET}"}}}}'
 ENDS: dict[str, list[list[Step]]] = {
     "refused": [reply("503 Busy", ERROR), reply("400 Bad", ERROR)],

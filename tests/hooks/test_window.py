@@ -36,7 +36,6 @@ from app.events import (
 from app.generation.stages.check import CheckAnswer
 from app.generation.stages.original import Original
 from app.hooks.contract import Check, Function, Hook, Text, Verdict
-from app.hooks.redact import redact
 from app.hooks.window import BEFORE, MAX_HELD, Window
 
 pytestmark = pytest.mark.pure
@@ -142,11 +141,6 @@ async def test_a_tool_of_the_provider_and_citations_are_no_way_around():
     assert ProviderTool(1, "search", input={"q": "#"}, output=["#", 1]) in found
 
 
-async def test_sentences_are_passed_on_at_their_ends():
-    pieces = await passed(window_of(redact, hold=0), list("One. a.b@c.de is gone! 猫。x"))
-    assert pieces == ["One.", " [email] is gone!", " 猫。", "x"]
-
-
 async def wait_for_bracket(check: Check) -> Verdict:
     text = check.texts[-1].text
     return Verdict(hold=len(text) - text.index("<") if "<" in text and ">" not in text else 0)
@@ -155,9 +149,7 @@ async def wait_for_bracket(check: Check) -> Verdict:
 HOOKS: dict[str, dict[str, Any]] = {
     "characters": {"call": cross_out, "hold": 40},
     "few characters": {"call": cross_out, "hold": 3},
-    "sentence": {"call": cross_out, "hold": 0},
     "as the hook says": {"call": wait_for_bracket, "hold": 5},
-    "a sentence or as the hook says": {"call": wait_for_bracket, "hold": 0},
 }
 
 
