@@ -28,13 +28,11 @@ MODELS: Final[dict[str, str]] = {
 
 LONG_PARAGRAPHS: Final = 50
 MAX_QUOTE: Final = 60
-MAX_TITLE: Final = 30
 MAX_RESULT: Final = 200
 MAX_RESULTS: Final = 8
 AGENT_TOOLS: Final = 3
 AGENT_INSTRUCTIONS: Final = 1000
 """From so many tools, or characters of instructions, the client is taken for an agent."""
-_TITLE: Final = re.compile(r"\btitles?\b|タイトル", re.IGNORECASE)
 _WEATHER: Final = {
     "type": "object",
     "properties": {"city": {"type": "string"}},
@@ -115,8 +113,6 @@ def _text(request: DemoRequest, texts: Texts, quote: str) -> tuple[str, str]:
         return to_json({"demo": True, "language": language, "quote": quote}).decode(), reasoning
     if request.results:
         return texts.results.replace("{results}", _results(request, texts)), reasoning
-    if not request.tools and _TITLE.search(request.instructions[:4000]):
-        return _quote(request.words, MAX_TITLE, texts) or "…", reasoning
     if request.model == "demo-long":
         numbers = range(1, LONG_PARAGRAPHS + 1)
         paragraphs = (f"[{number}/{LONG_PARAGRAPHS}] {texts.paragraph}" for number in numbers)
@@ -149,17 +145,8 @@ def _needs_sample_tool(request: DemoRequest) -> bool:
 
 def _results(request: DemoRequest, texts: Texts) -> str:
     """List the results of the last tool calls."""
-    names = {
-        call.id: call.function.name
-        for message in request.messages
-        for call in message.tool_calls or []
-        if call.function is not None
-    }
-    return "\n".join(
-        f"- `{names.get(message.tool_call_id or '', 'tool')[:MAX_QUOTE]}`: "
-        + _quote(message.text, MAX_RESULT, texts)
-        for message in request.results[-MAX_RESULTS:]
-    )
+    results = request.results[-MAX_RESULTS:]
+    return "\n".join(f"- {_quote(result.text, MAX_RESULT, texts)}" for result in results)
 
 
 def _quote(text: str, most: int, texts: Texts) -> str:

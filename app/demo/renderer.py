@@ -50,8 +50,6 @@ class Tempo(NamedTuple):
 
     first: float = 10
     token: float = 1
-    keep_alives: int = 0
-    """Number of keep-alive comments before the first token."""
     pauses_after: int | None = None
     """Number of tokens before a silence of `PAUSE`, with keep-alives only."""
 
@@ -59,7 +57,7 @@ class Tempo(NamedTuple):
 PAUSE: Final = 9600.0
 """Four minutes, in tokens: beyond the idle limits of proxies, within the relay's."""
 _TEMPOS: Final = {
-    "demo-slow": Tempo(120, 10, keep_alives=3),
+    "demo-slow": Tempo(120, 10),
     "demo-long": Tempo(token=0.2),
     "demo-pause": Tempo(pauses_after=10),
 }
@@ -115,9 +113,6 @@ def render_stream(request: DemoRequest, answer: Answer) -> Iterator[Step]:
         return _event({**chunk, "usage": None} if wants_usage else chunk)
 
     pause = tempo.first - tempo.token
-    for beat in range(tempo.keep_alives):
-        yield Step(_KEEP_ALIVE_EVERY if beat else 0, _KEEP_ALIVE)
-        pause -= _KEEP_ALIVE_EVERY if beat else 0
     every = [list(_deltas(answer, digest, choice)) for choice in range(request.n or 1)]
     rounds = list(zip(*every, strict=True))  # the first round has the roles
     if drops(request):

@@ -39,16 +39,10 @@ class Tool(Struct, frozen=True):
     function: Function
 
 
-class ToolCall(Struct, frozen=True):
-    id: str
-    function: Function | None = None
-
-
 class Message(Struct, frozen=True):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
-    tool_calls: list[ToolCall] | None = None
-    tool_call_id: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
 
     @property
     def text(self) -> str:

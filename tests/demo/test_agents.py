@@ -101,7 +101,7 @@ async def test_no_tool_is_called_after_results(how):
     streamed = await stream(asked("demo-tools", messages=RESULTS[how], tools=CODING))
 
     assert [] == streamed.calls()
-    assert "- `Read`: done" in streamed.text()
+    assert "- done" in streamed.text()
     assert ["stop"] == streamed.finish_reasons()
 
 
@@ -117,12 +117,16 @@ async def test_agent_that_wants_a_call_each_turn_is_given_an_end():
 
 async def test_many_results_are_told_of_in_part():
     called = [f"t{number}" for number in range(1000)]
-    messages = [user("hi"), calling(*called), *(result(name, "x" * 999) for name in called)]
+    messages = [
+        user("hi"),
+        calling(*called),
+        *(result(name, f"{name} {'x' * 999}") for name in called),
+    ]
 
     text = (await stream(asked("demo-tools", messages=messages))).text()
 
-    assert MAX_RESULTS == text.count("- `t")
-    assert "- `t999`" in text
+    assert MAX_RESULTS == text.count("- t")
+    assert "- t999 " in text
 
 
 @pytest.mark.parametrize(
@@ -154,16 +158,3 @@ async def test_agent_is_answered_shortly_and_without_code(how, words):
     assert "```" not in text
     assert len(text) < 300
     assert bool(KANA.search(text)) == (words != "Hello")
-
-
-@pytest.mark.parametrize("model", ["demo", "demo-tools", "demo-reasoning"])
-async def test_title_is_a_short_line(model):
-    messages = [
-        {"role": "system", "content": "You are a title generator. Output only a thread title."},
-        user("Please explain how a relay between two rivers works, and why"),
-    ]
-    streamed = await stream(asked(model, messages=messages))
-
-    assert [] == streamed.calls()
-    assert 10 < len(streamed.text()) <= 40
-    assert "\n" not in streamed.text()

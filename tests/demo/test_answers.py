@@ -153,8 +153,8 @@ async def test_demo_tools_answers_with_the_results(words):
 
     streamed = await stream(asked("demo-tools", messages=messages))
 
-    assert re.search(r'- `get_weather`(: |：)\{"sky": "clear \{results\}"\}\n', streamed.text())
-    assert re.search(r"- `tool`(: |：)late\n", streamed.text())
+    assert re.search(r'- \{"sky": "clear \{results\}"\}\n', streamed.text())
+    assert re.search(r"- late\n", streamed.text())
     assert streamed.calls() == []
     assert streamed.finish_reasons() == ["stop"]
 
