@@ -296,23 +296,10 @@ class Tracing(Observer):
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
         stream = self._streams.get(failed.info.id)
-        if stream is None:
-            return
-        attempt = stream.attempts.pop(failed.attempt, None)
+        attempt = None if stream is None else stream.attempts.pop(failed.attempt, None)
         if attempt is not None:
             _fail(attempt.span, failed.error.code)
             attempt.span.end()
-        again = failed.next_target == failed.target
-        stream.span.add_event(
-            "retry" if again else "fallback",
-            {
-                "seseragi.attempt": failed.attempt,
-                "seseragi.target": _text(failed.target),
-                "seseragi.next_target": _text(failed.next_target),
-                "error.type": failed.error.code,
-                "seseragi.wait_s": failed.wait_s,
-            },
-        )
 
     def attempt_dropped(self, dropped: AttemptDropped) -> None:
         stream = self._streams.get(dropped.info.id)

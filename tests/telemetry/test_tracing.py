@@ -168,12 +168,6 @@ async def test_provider_is_told_of_the_attempt_where_its_upstream_is_set_to(coll
         )
         assert int(flags, 16) & 1
     for stream in streams:
-        ((name, event),) = stream.events
-        assert ("fallback", "one/m", "two/m", "upstream_overloaded") == (
-            name,
-            *(event[f"seseragi.{key}"] for key in ("target", "next_target")),
-            event["error.type"],
-        )
         ours = [span for span in attempts.values() if span.parent == stream.id]
         assert [("error", 1), ("unset", 2)] == sorted(
             (span.status, span.attributes["seseragi.attempt"]) for span in ours
@@ -228,7 +222,6 @@ async def test_endings_are_told_apart(collector):
     overloaded, timeout = ("error", "upstream_overloaded"), ("error", "upstream_timeout")
     cut = ("error", "upstream_truncated")
     assert [fine, fine, overloaded, fine] == told("retry")
-    assert ["retry"] == [name for name, _ in found["retry"][1].events]
     assert [("error", "504"), timeout, timeout] == told("late")
     assert [fine, cut, cut] == told("cut")
     for said in ("stopped", "left"):
