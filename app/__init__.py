@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .identity.hook import Caller
-    from .ledger.limits import UsageLimits
+    from .ledger.config import UsageLimits
     from .main import create_app
     from .settings import load_settings
 

@@ -18,8 +18,7 @@ from .composition import build_authenticator, build_price_book, build_upstreams
 from .identity.config import Identity, KeyConfig
 from .identity.keys_file import KeysUnusable, read_keys_file
 from .identity.principal import may_use
-from .ledger.config import LimitsConfig
-from .ledger.limits import UsageLimits
+from .ledger.config import LimitsConfig, UsageLimits
 from .ledger.prices import PriceBook
 from .relay import Reloaded
 from .settings import Settings, SettingsError

@@ -15,7 +15,7 @@ from app.dialects.native.client.renderer import Writer
 from app.errors import CODES
 from app.events import Event, TextDelta
 from app.identity.config import AuthConfig, KeyConfig
-from app.ledger.limits import LIMITS, UsageLimits
+from app.ledger.config import LIMITS, UsageLimits
 from app.policies.balance import BALANCES
 from app.settings import load_settings
 from app.settings.tables import RouteTable, TargetTable

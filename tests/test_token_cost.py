@@ -22,7 +22,7 @@ from app.api.event_stream import EventStream
 from app.generation.run import Run
 from app.generation.stages.check import CheckAnswer
 from app.hooks.window import Window
-from app.policies.target_stats import MIN_SAMPLES
+from app.policies.balance import MIN_SAMPLES
 from app.server.direct_writer import DirectWriter
 from app.server.socket_protocol import SocketProtocol
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text

@@ -19,7 +19,7 @@ import msgspec
 
 from .. import __version__
 from ..errors import RelayError
-from ..eventlog.broadcast import MAX_MESSAGE_BYTES, Broadcast
+from ..eventlog.peers import MAX_MESSAGE_BYTES, Broadcast
 from ..eventlog.supervision import Supervisor
 from ..generation.account_reader import AccountReader
 from ..generation.hub import Hub
@@ -29,15 +29,17 @@ from ..upstreams.routes import Upstreams
 from .history import History
 from .snapshot import (
     MAX_STREAMS,
+    Money,
     Process,
     Share,
     Snapshot,
+    Summary,
     TargetHealth,
     describe_running,
+    merge,
     pack_snapshot,
     unpack_snapshot,
 )
-from .summary import Money, Summary, merge
 
 FRESH_S: Final = 0.5
 """How long a summary is reused."""

@@ -27,8 +27,6 @@ from ..telemetry.metrics import Metrics
 from ..upstreams.client_headers import REQUEST_ID
 from . import (
     client_secrets,
-    counting,
-    embeddings,
     forwarding,
     generation,
     models,
@@ -36,6 +34,7 @@ from . import (
     openapi,
     page,
     responses,
+    single_call,
     streams,
     ui,
     usage,
@@ -63,7 +62,7 @@ EXPOSED_HEADERS = (
 )
 
 _MODULES = (
-    *(generation, client_secrets, counting, embeddings, forwarding),
+    *(generation, client_secrets, single_call, forwarding),
     *(responses, streams, ui),
 )
 """The modules whose endpoints take `HttpParts`."""

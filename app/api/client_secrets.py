@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ..errors import RequestError
 from ..identity.config import Glob, Origin
 from ..identity.principal import is_visible
-from ..ledger.limits import UNLIMITED, UsageLimits
+from ..ledger.config import UNLIMITED, UsageLimits
 from ..requests import Body
 from .endpoints import Endpoints, HttpParts, document
 from .request import principal_of

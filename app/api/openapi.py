@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from .. import __version__
-from ..admin.summary import Summary
+from ..admin.snapshot import Summary
 from ..cassettes.cassette import CassetteHead
 from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.client_formats import CLIENT_FORMATS, client_format_of
@@ -30,11 +30,11 @@ from ..events import Event
 from ..ledger.usage import AccountUsage
 from ..requests import ChatBody
 from .client_secrets import ClientSecret, SecretOptions
-from .counting import TokenCount
 from .endpoints import FORM, JSON
 from .generation import Accepted
 from .monitoring import Echo, ProcessStatus
 from .request import JSON_LINES, MAX_PAGE, PAGE
+from .single_call import TokenCount
 from .streams import CURSORS, ShareLink, ShareOptions, StreamList
 from .usage import MAX_NAME
 

@@ -11,7 +11,7 @@ from ..generation.account_reader import AccountReader
 from ..identity.principal import check_may
 from ..identity.tokens import Tokens
 from ..ledger.accounts import Account
-from ..ledger.limits import UNLIMITED
+from ..ledger.config import UNLIMITED
 from .endpoints import document
 from .request import principal_of, read_query
 

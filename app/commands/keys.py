@@ -22,7 +22,7 @@ from ..identity.config import Identity, KeyConfig, parse_time
 from ..identity.keys import digest, make_key
 from ..identity.keys_file import KeysFile, KeysUnusable, change_keys_file, read_keys_file, row_of
 from ..identity.principal import Role
-from ..ledger.limits import LIMITS, UsageLimits
+from ..ledger.config import LIMITS, UsageLimits
 from ..settings import SettingsError, load_identity
 from ..settings.convert import check_origins, explain
 from .terminal import add_config, print_table

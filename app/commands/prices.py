@@ -7,9 +7,8 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from ..composition import build_price_book
-from ..ledger.money import to_usd
 from ..ledger.prices import BUILT_IN, PriceBook
-from ..ledger.rates import Rates
+from ..ledger.rates import Rates, to_usd
 from ..settings import Settings, load_settings
 from ..settings.upstreams import DEMO
 from .terminal import add_config, print_table

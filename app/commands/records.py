@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 
 from ..errors import suggest
 from ..events import EndedBy
-from ..ledger.money import to_usd
+from ..ledger.rates import to_usd
 from ..records.address import FAILURES, Address, RecordsRefused
 from ..records.database import Database
 from ..records.queries import BY, LISTED, latest, sums_by, tenants_of

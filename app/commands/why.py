@@ -14,7 +14,7 @@ import httpx2
 import msgspec
 
 from ..errors import CODES
-from ..ledger.money import to_usd
+from ..ledger.rates import to_usd
 from ..settings import SettingsError, load_scalar
 from ..settings.identity import CLIENT_KEY
 from .terminal import add_config, escape

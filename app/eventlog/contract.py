@@ -15,9 +15,8 @@ from ..errors import RequestError, ServiceError
 from ..events import Event, StreamEnd
 from ..ledger.accounts import Grant, Settlement
 from .accounts import Accounts
-from .broadcast import Broadcast
 from .listing import ListedStream, ListPosition
-from .peers import NoPeers, OnStop, Peers, ignore_stop
+from .peers import Broadcast, NoPeers, OnStop, Peers, ignore_stop
 from .recovery import Close, OnEnded, close_free, ignore_ended
 from .stream_info import Scoped, StreamInfo
 from .waiting_rows import WaitingRows

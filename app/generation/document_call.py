@@ -12,7 +12,7 @@ import structlog
 from ..errors import RelayError, UpstreamError
 from ..eventlog.stream_ended import Charge
 from ..events import Event, StreamEnd, TokenCounts
-from ..ledger.money import to_nano, to_usd
+from ..ledger.rates import to_nano, to_usd
 from ..telemetry.observer import AttemptStarted, CallEnded, Operation
 from ..upstreams.http import FAILURES, explain
 from ..upstreams.http_call import HttpCall

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from ..dialects.forwarded import ForwardedRequest, UsageReader
 from ..errors import RequestError
-from ..hooks.request_checks import check_values
+from ..hooks.text_walk import check_values
 from ..upstreams.http import open_stream
 from ..upstreams.http_call import HttpCall
 from ..upstreams.targets import Target

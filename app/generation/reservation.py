@@ -16,8 +16,7 @@ from ..errors import RequestError
 from ..eventlog.stream_info import StreamInfo
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, Grant, ReservationRequest
-from ..ledger.config import LimitsConfig
-from ..ledger.limits import UNLIMITED, UsageLimits, over, smaller
+from ..ledger.config import UNLIMITED, LimitsConfig, UsageLimits, over, smaller
 from ..ledger.prices import PriceBook
 from ..ledger.rates import Ceiling
 from ..requests import ChatRequest, OutputCeiling

@@ -15,8 +15,8 @@ from ..eventlog.stream_ended import Charge, StreamEnded
 from ..events import Event, TokenCounts
 from ..ledger.accounts import Reservation, ReservationRequest, Settlement
 from ..ledger.hidden_output import HiddenRates
-from ..ledger.money import to_nano, to_usd
 from ..ledger.prices import PriceBook
+from ..ledger.rates import to_nano, to_usd
 from ..policies.deadlines import Silence
 from ..telemetry.row import pack_row, row_of
 from .token_usage import add_counts, bound_usage, count_usage, estimate_answer

@@ -21,7 +21,7 @@ from ..dialects.embeddings_calls import (
 from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import RelayError, RequestError
 from ..events import TokenCounts
-from ..hooks.request_checks import check_request, check_values
+from ..hooks.text_walk import check_request, check_values
 from ..requests import ChatRequest
 from ..upstreams.http import fetch
 from ..upstreams.refusals import fit

@@ -12,7 +12,7 @@ from ..eventlog import Claim
 from ..eventlog.stream_info import scoped
 from ..events import Notice
 from ..hooks.contract import Hooks
-from ..hooks.request_checks import check_request
+from ..hooks.text_walk import check_request
 from ..identity.principal import Principal
 from ..ledger.usage import most_spent
 from ..requests import ChatRequest

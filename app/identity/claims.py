@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..errors import RequestError
-from ..ledger.limits import UsageLimits, smaller
+from ..ledger.config import UsageLimits, smaller
 from .config import Claim, IssuerConfig
 from .principal import Principal, is_visible
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from .. import addresses
-from ..ledger.limits import UNLIMITED, UsageLimits
+from ..ledger.config import UNLIMITED, UsageLimits
 from .principal import Role
 
 Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+\Z")]

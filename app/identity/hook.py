@@ -10,7 +10,7 @@ import structlog
 from msgspec import Meta
 
 from ..errors import RequestError, ServiceError
-from ..ledger.limits import UNLIMITED, UsageLimits
+from ..ledger.config import UNLIMITED, UsageLimits
 from .claims import MAX_MODELS
 from .config import Glob, Owner
 from .principal import Principal, is_visible

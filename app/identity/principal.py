@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from ..errors import RequestError
-from ..ledger.limits import UNLIMITED, UsageLimits
+from ..ledger.config import UNLIMITED, UsageLimits
 
 Role = Literal["client_secrets", "metrics", "admin"]
 """Permissions of a key beyond using models: create client secrets; read the metrics; read, stop

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 import msgspec
 
 from ..errors import RequestError
-from ..ledger.limits import UNLIMITED, UsageLimits, smaller
+from ..ledger.config import UNLIMITED, UsageLimits, smaller
 from .principal import Principal, covers
 
 PREFIX: Final = "ek_"

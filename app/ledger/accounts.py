@@ -30,8 +30,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ..errors import RequestError
-from .limits import LIMITS, Limit, UsageLimits
-from .money import to_nano, to_usd
+from .config import LIMITS, Limit, UsageLimits
+from .rates import to_nano, to_usd
 
 SPAN_S: Final = 5
 SPANS: Final = 13

@@ -1,12 +1,93 @@
 """Settings of limits and prices. Pure values; `app.settings` parses them."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from .limits import UNLIMITED, UsageLimits
+Count = Annotated[int, Meta(ge=0, le=10**12)]
+Usd = Annotated[float, Meta(ge=0, le=10**6)]
+
+
+class UsageLimits(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """Limits of one account; None: no limit. A request must fit every account it belongs to.
+
+    A minute is any 60 seconds; days and months are in UTC.
+    """
+
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
+    """Input and output together."""
+    streams: Count | None = None
+    """Concurrent streams."""
+    usd_per_day: Usd | None = None
+    usd_per_month: Usd | None = None
+    strict: bool | None = None
+    """Whether a stream is billed its whole reservation when its hidden output would be
+    estimated.
+    """
+
+    def __bool__(self) -> bool:
+        """Return whether there is any limit."""
+        return self != UNLIMITED
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it limits money."""
+        return any(
+            limit.counts == "nano_usd" and getattr(self, limit.name) is not None for limit in LIMITS
+        )
+
+
+UNLIMITED = UsageLimits()
+
+
+class Limit(NamedTuple):
+    """One kind of limit. Reservations, usage and scripts of logs read them from `LIMITS`."""
+
+    name: str
+    """Its field in `UsageLimits`."""
+    field: str
+    """Its field in `Account`."""
+    counts: Literal["streams", "requests", "tokens", "nano_usd"]
+    per: Literal["minute", "day", "month"] | None
+    """None: at once."""
+
+
+LIMITS: Final = (
+    Limit("streams", "streams", counts="streams", per=None),
+    Limit("requests_per_minute", "requests_per_minute", counts="requests", per="minute"),
+    Limit("tokens_per_minute", "tokens_per_minute", counts="tokens", per="minute"),
+    Limit("usd_per_day", "nano_usd_per_day", counts="nano_usd", per="day"),
+    Limit("usd_per_month", "nano_usd_per_month", counts="nano_usd", per="month"),
+)
+"""All kinds, in the order in which they are checked."""
+
+
+def smaller(first: UsageLimits, second: UsageLimits) -> UsageLimits:
+    """Return the lower of each limit; the result is strict if either is."""
+    if not second:
+        return first
+    found = {}
+    for name in UsageLimits.__struct_fields__:
+        limits = [value for one in (first, second) if (value := getattr(one, name)) is not None]
+        if limits:
+            found[name] = any(limits) if name == "strict" else min(limits)
+    return UsageLimits(**found)
+
+
+def over(own: UsageLimits, default: UsageLimits) -> UsageLimits:
+    """Return `own`, with missing limits from `default`."""
+    return UsageLimits(
+        **{
+            name: getattr(default, name) if (limit := getattr(own, name)) is None else limit
+            for name in UsageLimits.__struct_fields__
+        }
+    )
+
 
 UsdPerMillion = Annotated[float, Meta(ge=0, le=10**6)]
 Version = Annotated[

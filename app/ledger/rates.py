@@ -1,14 +1,31 @@
-"""Integer token rates and tariffs: sums are only rounded at their end.
+"""Money in integers, token rates and tariffs: sums are only rounded at their end.
 
 A rate is in nano-USD per million tokens, rounded up.
 """
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..events import TokenCounts
-from .money import to_nano
+
+NANO: Final = 1_000_000_000
+"""A dollar in nano-USD, the unit of all sums."""
+
+
+def to_nano(usd: float | str | Decimal) -> int:
+    """Return dollars in nano-USD, rounded up."""
+    exact = Decimal(str(usd)) * NANO
+    whole = int(exact)
+    return whole + (exact > whole)
+
+
+def to_usd(nano: int) -> str:
+    """Return nano-USD as a decimal number of dollars, such as `0.00135`."""
+    sign, nano = ("-", -nano) if nano < 0 else ("", nano)
+    whole, part = divmod(nano, NANO)
+    return f"{sign}{whole}.{part:09d}".rstrip("0").rstrip(".")
+
 
 MILLION = 1_000_000
 

@@ -17,8 +17,8 @@ from .accounts import (
     month_of,
     month_starts_at,
 )
-from .limits import LIMITS, Limit
-from .money import to_usd
+from .config import LIMITS, Limit
+from .rates import to_usd
 
 
 class PeriodUsage(msgspec.Struct, frozen=True):

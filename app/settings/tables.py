@@ -14,8 +14,7 @@ from msgspec import Meta
 from ..errors import suggest
 from ..generation.stages.plugged import STAGES
 from ..identity.principal import is_visible
-from ..ledger.config import LimitsConfig, PriceConfig
-from ..ledger.limits import UNLIMITED, UsageLimits
+from ..ledger.config import UNLIMITED, LimitsConfig, PriceConfig, UsageLimits
 from ..policies.balance import BALANCES
 from ..policies.capacity import TargetLimits
 from ..policies.retry import TargetPolicy

@@ -30,7 +30,7 @@ from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import Status, TokenCounts
 from ..ledger.accounts import Account, AccountState
-from ..ledger.money import NANO
+from ..ledger.rates import NANO
 from ..policies.retry import State
 from ..upstreams.routes import Upstreams
 from . import families as f

@@ -19,11 +19,10 @@ from ..errors import RequestError
 from ..events import Notice
 from ..identity.principal import Principal
 from ..policies.affinity import draw, hash_conversation
-from ..policies.balance import BALANCES, Balance, Candidate, arrange
+from ..policies.balance import BALANCES, Balance, Candidate, TargetStats, arrange
 from ..policies.capacity import Capacity
 from ..policies.deadlines import Limits
 from ..policies.retry import Breaker, Plan, Rules, State, TargetPolicy
-from ..policies.target_stats import TargetStats
 from ..requests import ChatRequest
 from .cassettes import CASSETTE, PREFIX, find_cassette
 from .cassettes import public_name as cassette_name

@@ -20,20 +20,19 @@ from app.admin.snapshot import (
     Share,
     Snapshot,
     TargetHealth,
+    merge,
     pack_snapshot,
     unpack_snapshot,
 )
-from app.admin.summary import merge
 from app.errors import CODES, RequestError, UpstreamError
-from app.eventlog.broadcast import MAX_MESSAGE_BYTES
+from app.eventlog.peers import MAX_MESSAGE_BYTES
 from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, Status, StreamEnd
 from app.generation.account_reader import MAX_ACCOUNTS, list_named
 from app.generation.reservation import Reservations
 from app.identity.principal import Principal
-from app.ledger.config import LimitsConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import LimitsConfig, UsageLimits
 from app.ledger.prices import PriceBook
 from app.policies.retry import State
 from app.telemetry.observer import AttemptFailed, Refused

@@ -11,8 +11,7 @@ import pytest
 from app.errors import ServiceError
 from app.events import StreamEnd, StreamStart
 from app.ledger.accounts import AccountState, month_of
-from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig, UsageLimits
 from app.telemetry.row import StreamRow, unpack_row
 from app.testing.upstream import Hold, Step, Upstream, head, reply, send, serve_upstream
 from tests.api.asking import altering

@@ -9,7 +9,7 @@ import pytest
 
 from app.clock import Clock
 from app.identity.principal import Principal
-from app.ledger.limits import LIMITS, UsageLimits
+from app.ledger.config import LIMITS, UsageLimits
 from tests.api.asking import Asked, serve_asked
 from tests.clock import StoppedClock
 from tests.serving import HELLO, cut_off, serve_relay

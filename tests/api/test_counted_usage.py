@@ -19,9 +19,8 @@ from app.dialects.writing import token_estimate
 from app.errors import ServiceError
 from app.events import TextDelta
 from app.ledger.accounts import AccountState
-from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
+from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig, UsageLimits
 from app.ledger.hidden_output import DEFAULT_RATE
-from app.ledger.limits import UsageLimits
 from app.requests import ChatRequest
 from app.telemetry.row import unpack_row
 from app.testing.upstream import (

@@ -18,9 +18,8 @@ from app.generation.run import Run, shut_down
 from app.generation.stages.plugged import STAGES, AnswerStage
 from app.hooks.contract import Check, Verdict
 from app.identity.principal import Principal
-from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
-from app.ledger.limits import UsageLimits
-from app.policies.target_stats import MIN_SAMPLES
+from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig, UsageLimits
+from app.policies.balance import MIN_SAMPLES
 from app.telemetry.observer import Observer
 from app.testing.upstream import (
     DONE,

@@ -18,8 +18,7 @@ from app.errors import RequestError
 from app.events import TokenCounts
 from app.framing.multipart import parse_form
 from app.generation import forwarded_call
-from app.ledger.config import PriceConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import PriceConfig, UsageLimits
 from app.testing.upstream import (
     LAST_CHUNK,
     Call,

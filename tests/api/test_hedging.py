@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.ledger.config import PriceConfig
-from app.policies.target_stats import MAX_SAVED, MIN_SAMPLES, TargetStats
+from app.policies.balance import MAX_SAVED, MIN_SAMPLES, TargetStats
 from app.testing.upstream import (
     DONE,
     FINISH,

@@ -9,8 +9,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from app.generation.document_call import DocumentCall
-from app.ledger.config import PriceConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import PriceConfig, UsageLimits
 from app.testing.upstream import LAST_CHUNK, Step, Upstream, answer, chunk, chunked_head, reply
 from app.testing.upstream import serve_upstream as serve_provider
 from tests.api.asking import altering

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.api.catch_up import catch_up
+from app.api.event_stream import catch_up
 from app.dialects.client_format import NumberedWriter
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog import LogState

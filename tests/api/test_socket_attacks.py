@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from app.api import responses_socket
 from app.identity.principal import Principal
-from app.ledger.limits import UsageLimits
+from app.ledger.config import UsageLimits
 from app.policies import admission
 from app.server import socket_protocol
 from app.testing.upstream import DONE, FINISH, Hold, Step, answer, head, send, text, wait

@@ -3,8 +3,7 @@
 import asyncio
 from typing import Any
 
-from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig, UsageLimits
 from app.testing.upstream import DONE, FINISH, Until, head, send, serve_upstream, text
 from tests.serving import Relay, serve_relay
 from tests.waiting import until

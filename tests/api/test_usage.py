@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from app.identity.principal import Principal
-from app.ledger.limits import UsageLimits
+from app.ledger.config import UsageLimits
 from app.testing.upstream import DONE, FINISH, Hold, head, send, text
 from tests.api.test_ownership_matrix import Spy
 from tests.api.test_usage_limits import bearer, serve

@@ -17,8 +17,7 @@ from app.identity.authenticator import Authenticator
 from app.identity.keys import digest
 from app.identity.principal import Principal
 from app.identity.tokens import Tokens
-from app.ledger.config import PriceConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import PriceConfig, UsageLimits
 from app.telemetry.observer import Observer, Refused
 from app.testing.upstream import (
     DONE,

@@ -11,8 +11,7 @@ from app.events import StreamEnd, StreamStart
 from app.generation import watchdog
 from app.generation.run import Run
 from app.identity.principal import Principal
-from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig, UsageLimits
 from app.telemetry.observer import Observer
 from app.testing.upstream import Hold, head, send, serve_upstream, text
 from tests.identities import bearer, known

@@ -11,7 +11,7 @@ import pytest
 from app.__main__ import main
 from app.identity.keys import Keys, digest
 from app.identity.keys_file import read_keys_file
-from app.ledger.limits import LIMITS, UNLIMITED, UsageLimits
+from app.ledger.config import LIMITS, UNLIMITED, UsageLimits
 from app.settings import load_settings
 
 pytestmark = pytest.mark.pure

@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 
-from app.ledger.limits import UsageLimits
+from app.ledger.config import UsageLimits
 from tests.api.test_usage_limits import serve
 from tests.e2e.axe import check_accessible
 from tests.e2e.talk import IDLE, READY, answer, answer_dialogs, ask

@@ -6,7 +6,7 @@ A test module of a log that processes share imports `*` from here too; see `cont
 import pytest
 
 from app.errors import ServiceError
-from app.eventlog.broadcast import MAX_MESSAGE_BYTES, MAX_MESSAGES, Broadcast
+from app.eventlog.peers import MAX_MESSAGE_BYTES, MAX_MESSAGES, Broadcast
 from tests.waiting import until
 
 

@@ -10,8 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.identity.principal import Principal
-from app.ledger.config import LedgerConfig, LimitsConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import LedgerConfig, LimitsConfig, UsageLimits
 from app.testing.upstream import (
     DONE,
     FINISH,

@@ -26,8 +26,7 @@ from app.events import (
 )
 from app.hooks.contract import Check, Hook, Text, Verdict
 from app.hooks.redact import redact
-from app.hooks.request_checks import check_values
-from app.hooks.text_walk import LEFT_OUT, MAX_MARKS, OPAQUE, REFUSED, Texts
+from app.hooks.text_walk import LEFT_OUT, MAX_MARKS, OPAQUE, REFUSED, Texts, check_values
 from app.hooks.window import Window
 from app.requests import ChatRequest, Message, ReasoningPart
 

@@ -11,7 +11,7 @@ from app.errors import RequestError, ServiceError
 from app.identity import hook
 from app.identity.hook import Caller, IdentifyHook
 from app.identity.principal import Principal
-from app.ledger.limits import UsageLimits
+from app.ledger.config import UsageLimits
 
 pytestmark = pytest.mark.pure
 

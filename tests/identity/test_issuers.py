@@ -20,7 +20,7 @@ from app.errors import RequestError
 from app.identity import issuers as issuers_module
 from app.identity.issuers import MAX_TOKEN, Issuers
 from app.identity.principal import Principal
-from app.ledger.limits import UNLIMITED, UsageLimits
+from app.ledger.config import UNLIMITED, UsageLimits
 from tests.clock import StoppedClock
 from tests.identity.provider import (
     AUDIENCE,

@@ -8,8 +8,8 @@ import pytest
 
 from app.events import TokenCounts
 from app.ledger.genai import GenaiCatalog, GenaiPrice, open_catalog
-from app.ledger.money import to_nano
 from app.ledger.prices import MAX_FOUND, PriceBook
+from app.ledger.rates import to_nano
 from app.upstreams.presets import PRESETS
 
 genai_prices = pytest.importorskip("genai_prices")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from app.events import TokenCounts
 from app.ledger.config import PriceConfig, PriceTier
-from app.ledger.money import to_nano
 from app.ledger.prices import OwnPrice, PriceBook
+from app.ledger.rates import to_nano
 
 pytestmark = pytest.mark.pure
 

@@ -8,8 +8,7 @@ from app.generation.reservation import Reservations
 from app.identity.principal import Principal
 from app.ledger.accounts import Account, AccountState, Period, day_of, month_of
 from app.ledger.accounts import month_starts_at as starts_at
-from app.ledger.config import LimitsConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import LimitsConfig, UsageLimits
 from app.ledger.prices import PriceBook
 from app.ledger.usage import describe, most_spent, usage_of
 

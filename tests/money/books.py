@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy.exc import OperationalError
 
 from app.ledger.accounts import AccountState, Period
-from app.ledger.money import to_nano
+from app.ledger.rates import to_nano
 from app.records.address import Address
 from app.records.database import Database
 from app.telemetry.row import StreamRow

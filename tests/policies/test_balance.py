@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.policies.balance import BALANCES, Candidate, arrange
+from app.policies.balance import BALANCES, RECENT_S, Candidate, arrange
 from app.policies.deadlines import Limits
 from app.policies.retry import Breaker, TargetPolicy
-from app.policies.target_stats import RECENT_S
 from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Route, Upstreams
 from app.upstreams.targets import Target

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ledger.config import LimitsConfig
-from app.ledger.limits import UNLIMITED, UsageLimits, smaller
+from app.ledger.config import UNLIMITED, LimitsConfig, UsageLimits, smaller
 from app.settings import load_settings
 
 pytestmark = pytest.mark.pure

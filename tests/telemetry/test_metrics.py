@@ -20,8 +20,7 @@ from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, StreamEnd, TokenCounts
 from app.identity.principal import Principal
-from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
-from app.ledger.limits import UsageLimits
+from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig, UsageLimits
 from app.settings import load_settings
 from app.telemetry import metrics, shared_counters
 from app.telemetry.activity import Load

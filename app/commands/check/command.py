@@ -16,8 +16,8 @@ from ...errors import RequestError
 from ...generation.reservation import Reservations
 from ...generation.settlement import Settlements
 from ...identity.principal import ANYONE
-from ...ledger.money import to_nano, to_usd
 from ...ledger.prices import PriceBook
+from ...ledger.rates import to_nano, to_usd
 from ...policies.deadlines import Limits
 from ...server.serving import loop_factory
 from ...settings import Settings, SettingsError, load_settings

@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Any, Final
 
-from ...ledger.money import NANO, to_usd
+from ...ledger.rates import NANO, to_usd
 from .json_values import mapping, short
 
 MOST_USD: Final = 100

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from ...ledger.accounts import SKEW_S
-from ...ledger.limits import LIMITS
+from ...ledger.config import LIMITS
 from ..waiting_rows import MAX_ROWS
 
 PREFIX = "seseragi:"

@@ -20,7 +20,7 @@ from ...ledger.accounts import (
     reserve,
     with_rate_limits,
 )
-from ...ledger.limits import LIMITS
+from ...ledger.config import LIMITS
 from ..stream_info import StreamInfo, unpack_info
 from ..waiting_rows import Dropped
 from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, USED, account_key

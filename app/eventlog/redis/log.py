@@ -17,7 +17,6 @@ from redis.exceptions import RedisError
 from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, Stopper
 from ...ledger.accounts import NOTHING, AccountState, Settlement
-from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES, Channel, channel_full, check_message
 from ..contract import (
     PAGE,
     STRIDE,
@@ -35,7 +34,15 @@ from ..contract import (
 )
 from ..entries import Entries, Entry
 from ..listing import ListedStream, ListPosition
-from ..peers import OnStop, ignore_stop
+from ..peers import (
+    MAX_MESSAGES,
+    MAX_READ_BYTES,
+    Channel,
+    OnStop,
+    channel_full,
+    check_message,
+    ignore_stop,
+)
 from ..recovery import (
     REMOVED,
     Close,

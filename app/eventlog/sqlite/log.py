@@ -24,7 +24,6 @@ import structlog
 from ...errors import RelayError, RequestError, ServiceError, shutting_down
 from ...events import Event, Stopper
 from ...ledger.accounts import AccountState, LimitReached, Settlement
-from ..broadcast import Channel, channel_full, check_message
 from ..contract import (
     PAGE,
     Claim,
@@ -40,7 +39,7 @@ from ..contract import (
 )
 from ..entries import Entries, Entry
 from ..listing import ListedStream, ListPosition
-from ..peers import OnStop, ignore_stop
+from ..peers import Channel, OnStop, channel_full, check_message, ignore_stop
 from ..recovery import (
     Close,
     OnEnded,

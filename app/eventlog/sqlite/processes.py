@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import IO, NamedTuple
 
-from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES
+from ..peers import MAX_MESSAGES, MAX_READ_BYTES
 
 if sys.platform != "win32":
     from fcntl import LOCK_EX, LOCK_NB, flock
