@@ -79,32 +79,11 @@ def render_models() -> bytes:
     return to_json({"object": "list", "data": data})
 
 
-def render_completion(request: DemoRequest, answer: Answer) -> list[Step]:
-    """Write the answer as one JSON object, after the time that all of its tokens take."""
-    tempo = tempo_of(request.model)
-    digest = request.digest()
-    choices = [
-        {
-            "index": choice,
-            "message": _message(answer, digest, choice),
-            "logprobs": None,
-            "finish_reason": answer.finish_reason,
-        }
-        for choice in range(request.n or 1)
-    ]
-    envelope = _envelope("chat.completion", request, digest)
-    body = to_json({**envelope, "choices": choices, "usage": _usage(request, answer)})
-    pause = tempo.first + tempo.token * answer.size
-    if tempo.pauses_after is not None and answer.size > tempo.pauses_after:
-        pause += PAUSE
-    return [Step(pause, body[: len(body) // 2] if drops(request) else body)]
-
-
 def render_stream(request: DemoRequest, answer: Answer) -> Iterator[Step]:
     """Write the event stream, one event a step; `demo-drop`'s stops inside a character."""
     digest = request.digest()
     tempo = tempo_of(request.model)
-    envelope = _envelope("chat.completion.chunk", request, digest)
+    envelope = _envelope(request, digest)
     wants_usage = request.stream_options is not None and request.stream_options.include_usage
 
     def event(choice: int, delta: dict[str, Any], finish_reason: str | None) -> bytes:
@@ -144,41 +123,25 @@ def _deltas(answer: Answer, digest: bytes, choice: int) -> Iterator[dict[str, An
     for token in answer.text:
         yield {"content": token, "reasoning_content": None} if thinks else {"content": token}
     for index, call in enumerate(answer.calls):
-        head = _call(call.name, "", _call_id(digest, choice, index))
+        head = _call(call.name, _call_id(digest, choice, index))
         yield {"tool_calls": [{"index": index, **head}]}
         for piece in call.arguments:
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
     yield {}
 
 
-def _message(answer: Answer, digest: bytes, choice: int) -> dict[str, Any]:
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": None if answer.calls else "".join(answer.text),
-        "refusal": None,
-    }
-    if answer.reasoning:
-        message["reasoning_content"] = "".join(answer.reasoning)
-    if answer.calls:
-        message["tool_calls"] = [
-            _call(call.name, "".join(call.arguments), _call_id(digest, choice, index))
-            for index, call in enumerate(answer.calls)
-        ]
-    return message
-
-
-def _call(name: str, arguments: str, id: str) -> dict[str, Any]:
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+def _call(name: str, id: str) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": ""}}
 
 
 def _call_id(digest: bytes, choice: int, index: int) -> str:
     return f"call_{digest[4:14].hex()}{choice:02x}{index:02x}"
 
 
-def _envelope(object: str, request: DemoRequest, digest: bytes) -> dict[str, Any]:
+def _envelope(request: DemoRequest, digest: bytes) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{digest[4:18].hex()}",
-        "object": object,
+        "object": "chat.completion.chunk",
         "created": _NEW_YEAR + int.from_bytes(digest[:4]) % (365 * 86_400),
         "model": request.model,
         "system_fingerprint": "fp_demo",

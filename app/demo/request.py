@@ -76,7 +76,6 @@ Natural = Annotated[int, Meta(ge=1)]
 class DemoRequest(Struct, frozen=True):
     model: str
     messages: Annotated[list[Message], Meta(min_length=1)]
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
     max_tokens: Natural | None = None
@@ -135,7 +134,7 @@ class DemoRequest(Struct, frozen=True):
 
     def digest(self) -> bytes:
         """Hash the request, except for how the answer is sent."""
-        request = msgspec.structs.replace(self, stream=None, stream_options=None)
+        request = msgspec.structs.replace(self, stream_options=None)
         return hashlib.sha256(msgspec.json.encode(request, order="sorted")).digest()
 
 

@@ -12,7 +12,7 @@ from typing import Self
 import httpx2
 
 from .answers import answer
-from .renderer import Step, drops, render_completion, render_models, render_stream
+from .renderer import Step, drops, render_models, render_stream
 from .request import ApiError, parse_request
 
 _JSON = {"content-type": "application/json"}
@@ -32,7 +32,7 @@ async def _pause(seconds: float, closed: asyncio.Event) -> None:
 
 
 class DemoTransport(httpx2.AsyncBaseTransport):
-    """Answers chat completions and the list of models, on any host.
+    """Streams chat completions, and answers the list of models, on any host.
 
     `pace` is the time of one token in seconds; the pauses of all models scale with it,
     and with 0 there are none. A test passes `pause` to wait by a clock of its own.
@@ -63,11 +63,8 @@ class DemoTransport(httpx2.AsyncBaseTransport):
 
     def _complete(self, body: bytes) -> httpx2.Response:
         request = parse_request(body)
-        found = answer(request)
-        if request.stream:
-            events = render_stream(request, found)
-            return self._respond(200, _EVENT_STREAM, events, drops=drops(request))
-        return self._respond(200, _JSON, render_completion(request, found), drops=drops(request))
+        events = render_stream(request, answer(request))
+        return self._respond(200, _EVENT_STREAM, events, drops=drops(request))
 
     def _respond(
         self, status: int, headers: dict[str, str], steps: Iterable[Step], *, drops: bool = False

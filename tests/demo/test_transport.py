@@ -59,25 +59,6 @@ async def test_usage_comes_last_and_counts_the_tokens(model):
     assert details.get("reasoning_tokens", 0) == thoughts
 
 
-@pytest.mark.parametrize("model", [name for name in STREAMING if name != "demo-drop"])
-async def test_the_answer_in_one_piece_is_the_streamed_one(model):
-    streamed = await stream(asked(model, n=2))
-    response = await post(asked(model, n=2, stream=False))
-    completion = response.json()
-
-    assert response.headers["content-type"] == "application/json"
-    assert completion["object"] == "chat.completion"
-    assert completion["id"] == streamed.chunks[0]["id"]
-    for choice, one in enumerate(completion["choices"]):
-        message = one["message"]
-        calls = [(c["id"], c["function"]["arguments"]) for c in message.get("tool_calls", [])]
-        assert (message["content"] or "") == streamed.text(choice)
-        assert message.get("reasoning_content", "") == streamed.text(choice, "reasoning_content")
-        assert calls == [(call["id"], call["text"]) for call in streamed.calls(choice)]
-        assert one["finish_reason"] == streamed.finish_reasons()[choice]
-    assert completion["usage"]["completion_tokens"] > 0
-
-
 def is_utf8(data: bytes) -> bool:
     try:
         data.decode()
@@ -96,11 +77,6 @@ async def test_demo_drop_breaks_inside_a_character(words):
     assert dropped.finish_reasons() == []
     assert not is_utf8(dropped.body)
     assert is_utf8(dropped.body[:-2])
-
-
-async def test_demo_drop_breaks_an_answer_in_one_piece():
-    with pytest.raises(httpx2.ReadError):
-        await post(asked("demo-drop", stream=False))
 
 
 class Clock:
@@ -146,14 +122,6 @@ async def test_demo_pause_is_silent_for_four_minutes_but_for_keep_alives():
     assert 1 == sum(later - earlier > 1 for earlier, later in pairwise(said))
     assert 2.1 > max(later - earlier for (earlier, _), (later, _) in pairwise(seen))
     assert 9 <= sum(at < 1 for at in said) <= 12
-
-
-async def test_an_answer_in_one_piece_takes_as_long():
-    clock = Clock()
-    async with clock.client() as http:
-        await http.post(URL, json=asked(stream=False, max_tokens=20))
-
-    assert clock.now == pytest.approx(0.25 + 20 * 0.025)
 
 
 async def test_closing_early_stops_at_once():
