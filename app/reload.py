@@ -17,13 +17,10 @@ from .cassettes.folder import Folder
 from .composition import build_authenticator, build_price_book, build_upstreams
 from .identity.config import Identity, KeyConfig
 from .identity.keys_file import KeysUnusable, read_keys_file
-from .identity.principal import may_use
-from .ledger.config import LimitsConfig, UsageLimits
-from .ledger.prices import PriceBook
+from .ledger.config import LimitsConfig
 from .relay import Reloaded
 from .settings import Settings, SettingsError
 from .settings.access import Start, settle_identity
-from .upstreams.routes import Upstreams
 
 RELOADABLE: Final = (
     "upstreams",
@@ -82,7 +79,7 @@ class Configuration:
         self.settings = settings
         if not logs:
             return reloaded
-        warn_of_limits(settings, reloaded.upstreams, reloaded.prices)
+        warn_of_limits(settings)
         if ignored := self._list_ignored(loaded):
             log.warning("settings are reloaded, but some need a restart", settings=ignored)
         else:
@@ -122,8 +119,8 @@ class Configuration:
         return ignored
 
 
-def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) -> None:
-    """Warn of limits without effect, and of models that a budget always refuses."""
+def warn_of_limits(settings: Settings) -> None:
+    """Warn of limits without effect."""
     identity = settings.identity
     keys: tuple[KeyConfig, ...] = ()
     if identity.auth.keys_file is not None:
@@ -136,19 +133,6 @@ def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) 
             else "these limits have no effect: authentication is off; set [auth]",
             tables=idle[:20],
         )
-    budgets = _list_budgeted(settings.ledger.limits, identity, keys)
-    unpriced = [
-        model
-        for model, targets in (upstreams.configured_models() if budgets else {}).items()
-        if any(may_use(globs, model) for globs in budgets) and None in map(prices.price_of, targets)
-    ]
-    if unpriced:
-        log.warning(
-            "a budget refuses every request for these models, since their price is unknown; "
-            "write a [[price]] for each",
-            models=unpriced[:5],
-            more=max(0, len(unpriced) - 5),
-        )
 
 
 def _list_idle(limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]) -> list[str]:
@@ -160,19 +144,6 @@ def _list_idle(limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfi
         return []  # whose tokens name tenants
     known = {key.tenant for key in (*identity.keys, *keys)}
     return [f"[tenant.{name}]" for name in limits.tenants if name not in known]
-
-
-def _list_budgeted(
-    limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]
-) -> list[tuple[str, ...] | None]:
-    """List the models of each money budget, as globs; None for all models."""
-    found: list[tuple[tuple[str, ...] | None, UsageLimits]] = [(None, limits.relay)]
-    if identity.configured:
-        each = (limits.tenant, limits.key, limits.user, *limits.tenants.values())
-        found += [(None, one) for one in each]
-        found += [(one.models, one.limits) for one in (*identity.keys, *keys)]
-        found += [(None, issuer.limits) for issuer in identity.issuers]
-    return [models for models, own in found if own.has_budget]
 
 
 def _access_kind(start: Start) -> object:

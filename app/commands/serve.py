@@ -10,7 +10,7 @@ import structlog
 
 from .. import __version__
 from ..addresses import write_url
-from ..composition import build_price_book, build_upstreams, open_cassettes
+from ..composition import build_upstreams, open_cassettes
 from ..reload import Configuration, warn_of_limits
 from ..server.server import allow_files, bind
 from ..server.serving import MAX_CONNECTIONS, Sockets, run_workers, serve
@@ -45,7 +45,7 @@ def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
     except SettingsError as error:
         fail(str(error))
     settings = _fit_files(settings)
-    warn_of_limits(settings, upstreams, build_price_book(settings))
+    warn_of_limits(settings)
     configuration = Configuration(load, loaded=loaded, start=start, settings=settings)
     announce = partial(_announce, upstreams, listener, operator, start)
     with listener, operator or contextlib.nullcontext():

@@ -34,13 +34,6 @@ class UsageLimits(
         """Return whether there is any limit."""
         return self != UNLIMITED
 
-    @property
-    def has_budget(self) -> bool:
-        """Whether it limits money."""
-        return any(
-            limit.counts == "nano_usd" and getattr(self, limit.name) is not None for limit in LIMITS
-        )
-
 
 UNLIMITED = UsageLimits()
 

@@ -393,13 +393,6 @@ class Upstreams:
         spent = [route.spent.target.name for route in self.routes.values() if route.spent]
         return [*targets, *spent]
 
-    def configured_models(self) -> dict[str, list[str]]:
-        """Return the configured models and routes, each with its targets."""
-        routes = [self.resolve(name) for name in (*self.routes, *self._listed)]
-        if self.default_model is not None:
-            routes.append(self.resolve(None))
-        return {self.public_name(one): [target.name for target in one.targets] for one in routes}
-
     def configured_targets(self) -> set[str]:
         """Return the configured targets, as `upstream/model`."""
         configured = {f"{one.name}/{model}" for one in self.all for model in one.models}

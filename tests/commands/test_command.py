@@ -442,29 +442,6 @@ def test_limits_that_hold_for_nobody_are_told_at_the_start(tmp_path, more, table
     assert "have no effect" in line["event"]
 
 
-@pytest.mark.proving
-@pytest.mark.parametrize(
-    ("limits", "models"),
-    [
-        ("[limits]\nusd_per_day = 1\n", ["fast", "u/a", "u/b"]),
-        ("[limits]\nstreams = 1\n", None),
-        (f'{KEY.format("0" * 64)}models = ["u/a"]\nlimits = {{usd_per_month = 1}}\n', ["u/a"]),
-    ],
-)
-def test_models_that_a_budget_refuses_are_told_at_the_start(tmp_path, limits, models):
-    config = tmp_path / "seseragi.toml"
-    config.write_text(
-        limits + '[upstream.u]\ndialect = "openai_chat"\nbase_url = "http://127.0.0.1:9/v1"\n'
-        'auth = "none"\nmodels = ["a", "b", "priced"]\n'
-        '[[route]]\nname = "fast"\ntargets = ["u/b"]\n'
-        '[[price]]\ntarget = "u/priced"\ninput = 1\noutput = 1\n'
-    )
-    _, line = start_with_files(tmp_path, 9999, 9999, SESERAGI_CONFIG=str(config))
-
-    assert models == line.get("models")
-    assert ("a budget refuses" in line["event"]) == bool(models)
-
-
 def test_version_and_help():
     version = run_here("--version", cwd=ROOT)
     shown = run_here("--help", cwd=ROOT)
