@@ -79,9 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for limit in LIMITS:
         limits.add_argument(f"--{limit.name.replace('_', '-')}", metavar="N")
-    ends = new.add_mutually_exclusive_group()
-    ends.add_argument("--expires-in", metavar="TIME", help="lifetime, such as 30d, 12h or 90m")
-    ends.add_argument("--expires-at", metavar="TIME", help="end, such as 2027-01-31T00:00:00Z")
+    new.add_argument("--expires-in", metavar="TIME", help="lifetime, such as 30d, 12h or 90m")
     new.add_argument(
         "--print-toml",
         action="store_true",
@@ -211,26 +209,16 @@ def _describe_error(field: str, detail: str) -> str:
 
 
 def _read_end(options: argparse.Namespace, now: float) -> str | None:
-    if options.expires_in is not None:
-        match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", options.expires_in)
-        seconds = int(match[1]) * UNITS[match[2]] if match else 0
-        if not 0 < seconds <= LONGEST_S:
-            raise SettingsError(
-                f"--expires-in: {options.expires_in!r} cannot be used: give a number and "
-                "s, m, h, d or w, such as 30d, and no more than 100 years"
-            )
-        return _write_time(now + seconds)
-    if options.expires_at is None:
+    if options.expires_in is None:
         return None
-    try:
-        at = parse_time(options.expires_at)
-    except ValueError as error:
+    match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", options.expires_in)
+    seconds = int(match[1]) * UNITS[match[2]] if match else 0
+    if not 0 < seconds <= LONGEST_S:
         raise SettingsError(
-            f"--expires-at: {options.expires_at!r} cannot be used: {error}"
-        ) from None
-    if at <= now:
-        raise SettingsError(f"--expires-at: {options.expires_at!r} has passed")
-    return str(options.expires_at)
+            f"--expires-in: {options.expires_in!r} cannot be used: give a number and "
+            "s, m, h, d or w, such as 30d, and no more than 100 years"
+        )
+    return _write_time(now + seconds)
 
 
 def _write_time(at: float) -> str:
