@@ -1,7 +1,6 @@
-"""Streams that are read by id, stopped or left; idle streams and slow JSON answers."""
+"""Streams that are read by id, or stopped; idle streams and slow JSON answers."""
 
 import asyncio
-import time
 
 from .reachability import judge_redirect
 from .requests import find_everywhere, judge_twins
@@ -10,10 +9,6 @@ from .wire import Reply, read_frames
 
 TOKENS = 6
 END_S = 5.0
-LEAVE_S = 1.5
-"""The ten tokens of `demo-pause` have come by then."""
-SEEN_S = 4.0
-"""Seconds within which the relay has to see that a client left."""
 SLACK = 1.5
 """Of the heartbeat's interval: a silence up to that was not too long."""
 
@@ -56,7 +51,7 @@ async def _wait_for_end(session: Session, stream: str) -> int:
 
 
 async def look_at_stops(session: Session) -> None:
-    """Stop streams and leave them, and see whether they end."""
+    """Stop streams, and see whether they end."""
     if session.found("replicas") or not session.has(PAUSE):
         return
     session.progress("stopping streams")
@@ -74,30 +69,6 @@ async def look_at_stops(session: Session) -> None:
     reply = await session.client.ask("DELETE", f"/v1/streams/{stream}")
     if reply.status != 204 and not reply.code:
         session.wrong("methods", f"DELETE does not reach the relay: {reply.describe()}")
-    if not session.found("cached", "buffered"):
-        await _leave(session)
-
-
-async def _leave(session: Session) -> None:
-    """Leave a stream while it is silent: a proxy that writes sees in any case that one left."""
-    body = session.chat(model=PAUSE, on_disconnect="cancel")
-    reply = await session.client.ask("POST", "/v1/chat", body=body, headers=PLAIN, within_s=LEAVE_S)
-    if not (stream := reply.header("stream-id")):
-        return
-    left = time.monotonic()
-    while time.monotonic() < left + SEEN_S:
-        if (await session.state(stream)).get("status") == "cancelled":
-            seen = within(time.monotonic() - left)
-            session.measures["leaving"] = f"seen by the relay within {seen}"
-            return
-        await asyncio.sleep(0.15)
-    session.wrong(
-        "disconnect",
-        f"a client that leaves a silent stream is not seen by the relay within {SEEN_S:.0f} s: "
-        "the proxy keeps its connection to the relay, and an answer without a reader goes on, and "
-        f"is paid for, until a heartbeat (each {session.heartbeat_s:g} s) or two",
-    )
-    await session.stop(stream)
 
 
 async def look_at_idle(session: Session) -> None:

@@ -27,8 +27,6 @@ class Faults:
     """How long a connection may last."""
     dies_after_s: float | None = None
     """After so long nothing of an answer is handed on, and nobody is told."""
-    keeps_upstream: bool = False
-    """Whether it reads on when its client has left."""
 
 
 class _Relayed:
@@ -65,8 +63,7 @@ class _Relayed:
         down = asyncio.ensure_future(self._answer(from_relay, writer))
         to_relay.write(faults.request(head))
         try:
-            waits = {down} if faults.keeps_upstream else {up, down}
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             to_relay.close()
             up.cancel()

@@ -110,7 +110,6 @@ CASES = {
     "dies in silence": Case(
         tampering(Faults(dies_after_s=3)), {"idle_cut"}, "stays open", options=LONGER
     ),
-    "reads on": Case(tampering(Faults(keeps_upstream=True)), {"disconnect"}),
     "fails at times": Case(tampering(Faults(refuse=sometimes)), {"flaky"}, "502"),
     "no DELETE": Case(tampering(Faults(refuse=on(b"DELETE", b"403 Forbidden"))), {"methods"}),
     "no cancel": Case(

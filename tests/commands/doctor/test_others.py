@@ -152,9 +152,6 @@ CASES = {
     "haproxy collects small packets": Case(
         haproxy(usual="option abortonclose"), {"buffered"}, "held back"
     ),
-    "haproxy does not look at its clients": Case(
-        haproxy(usual="option http-no-delay"), {"disconnect"}, relay=IMPATIENT
-    ),
     "haproxy is impatient": Case(haproxy("timeout server 1s"), {"idle_cut"}, relay=IMPATIENT),
     "caddy as documented": Case(documented_caddy),
     "caddy compresses": Case(caddy("encode gzip"), {"compressed"}, "gzip"),
