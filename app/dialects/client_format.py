@@ -20,7 +20,7 @@ import msgspec
 
 from ..errors import RelayError, RequestError
 from ..events import Event
-from ..framing.lines import escape_line_ends
+from ..framing.ndjson import escape_line_ends
 from ..requests import ChatRequest, check_chat, parse_chat_request
 
 

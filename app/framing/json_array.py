@@ -8,8 +8,7 @@ was truncated.
 import re
 from typing import Final
 
-from .document import Document
-from .lenient import LenientDecoder
+from .lenient import Document, LenientDecoder
 from .sse import Message
 
 ELEMENT: Final = "element"

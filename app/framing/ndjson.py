@@ -1,4 +1,4 @@
-"""Decoder of newline-delimited JSON. No I/O.
+"""Decoder of newline-delimited JSON, and the escapes of line ends that it needs. No I/O.
 
 A line ends at LF; a CR before it is not part of the line. U+2028 and its kind do not end a
 line, since they may occur unescaped in a JSON string. Blank lines and a BOM are dropped.
@@ -157,3 +157,24 @@ def _depth(line: bytes) -> int:
 
 def _message(text: bytes) -> Message:
     return Message("message", text.decode(errors="replace"))
+
+
+_LINE_ENDS: Final = (
+    ("\x85".encode(), rb"\u0085"),
+    ("\u2028".encode(), rb"\u2028"),
+    ("\u2029".encode(), rb"\u2029"),
+)
+
+
+def escape_line_ends(json: bytes) -> bytes:
+    """Return equivalent JSON with U+0085, U+2028 and U+2029 escaped; they only occur in strings.
+
+    `str.splitlines` and line readers built on it, such as httpx's, split there too: unescaped, a
+    model's text could forge a line and thereby an event.
+    """
+    if json.isascii():
+        return json
+    for raw, escaped in _LINE_ENDS:
+        if raw in json:
+            json = json.replace(raw, escaped)
+    return json

@@ -44,7 +44,7 @@ from ....events import (
     encode,
     type_of,
 )
-from ....framing.lines import escape_line_ends
+from ....framing.ndjson import escape_line_ends
 from ....requests import AssistantMessage
 from ...answering.assistant_message import TextBlock, ToolCallBlock, render_message
 from ...client_format import EVENT_STREAM, JSON_LINES, Frame
