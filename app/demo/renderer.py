@@ -84,12 +84,10 @@ def render_stream(request: DemoRequest, answer: Answer) -> Iterator[Step]:
     digest = request.digest()
     tempo = tempo_of(request.model)
     envelope = _envelope(request, digest)
-    wants_usage = request.stream_options is not None and request.stream_options.include_usage
 
     def event(choice: int, delta: dict[str, Any], finish_reason: str | None) -> bytes:
         one = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        chunk = {**envelope, "choices": [one]}
-        return _event({**chunk, "usage": None} if wants_usage else chunk)
+        return _event({**envelope, "choices": [one], "usage": None})
 
     pause = tempo.first - tempo.token
     every = [list(_deltas(answer, digest, choice)) for choice in range(request.n or 1)]
@@ -108,8 +106,7 @@ def render_stream(request: DemoRequest, answer: Answer) -> Iterator[Step]:
         wave = event(0, {"content": "🌊"}, None)
         yield Step(pause, wave[: wave.index("🌊".encode()) + 2])
         return
-    if wants_usage:
-        yield Step(0, _event({**envelope, "choices": [], "usage": _usage(request, answer)}))
+    yield Step(0, _event({**envelope, "choices": [], "usage": _usage(request, answer)}))
     yield Step(0, sse.encode("[DONE]"))
 
 

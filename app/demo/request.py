@@ -66,17 +66,12 @@ class ResponseFormat(Struct, frozen=True):
     json_schema: JsonSchema | None = None
 
 
-class StreamOptions(Struct, frozen=True):
-    include_usage: bool | None = None
-
-
 Natural = Annotated[int, Meta(ge=1)]
 
 
 class DemoRequest(Struct, frozen=True):
     model: str
     messages: Annotated[list[Message], Meta(min_length=1)]
-    stream_options: StreamOptions | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
     max_tokens: Natural | None = None
     max_completion_tokens: Natural | None = None
@@ -133,9 +128,8 @@ class DemoRequest(Struct, frozen=True):
         return len(msgspec.json.encode((self.messages, self.tools))) // 4 + 1
 
     def digest(self) -> bytes:
-        """Hash the request, except for how the answer is sent."""
-        request = msgspec.structs.replace(self, stream_options=None)
-        return hashlib.sha256(msgspec.json.encode(request, order="sorted")).digest()
+        """Hash the request."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).digest()
 
 
 def _is_tagged(text: str) -> bool:

@@ -15,7 +15,6 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.pure
 
-USAGE = {"include_usage": True}
 STREAMING = [name for name in MODELS if name != "demo-error"]
 
 
@@ -40,12 +39,11 @@ async def test_a_stream_is_role_tokens_finish_and_done(model):
     assert {chunk["object"] for chunk in streamed.chunks} == {"chat.completion.chunk"}
     assert {chunk["model"] for chunk in streamed.chunks} == {model}
     assert len({(chunk["id"], chunk["created"]) for chunk in streamed.chunks}) == 1
-    assert not any("usage" in chunk for chunk in streamed.chunks)
 
 
 @pytest.mark.parametrize("model", ["demo", "demo-reasoning", "demo-tools"])
 async def test_usage_comes_last_and_counts_the_tokens(model):
-    *others, last = (await stream(asked(model, stream_options=USAGE))).chunks
+    *others, last = (await stream(asked(model))).chunks
     usage = last["usage"]
     thoughts = sum(bool(c["choices"][0]["delta"].get("reasoning_content")) for c in others)
     heads = 2 if model == "demo-tools" else 0  # a call's first chunk carries no arguments
@@ -70,7 +68,7 @@ def is_utf8(data: bytes) -> bool:
 @pytest.mark.parametrize("words", [ENGLISH, JAPANESE])
 async def test_demo_drop_breaks_inside_a_character(words):
     whole = await stream(asked("demo", words))
-    dropped = await stream(asked("demo-drop", words, stream_options=USAGE))
+    dropped = await stream(asked("demo-drop", words))
 
     assert dropped.error is not None
     assert dropped.deltas() == whole.deltas()[: 1 + DROP_AFTER]
