@@ -31,7 +31,7 @@ PRICES = (PriceConfig(target="openai/*", input=2, output=0, version="list"),)
 
 @contextlib.asynccontextmanager
 async def serve(
-    upstream: Upstream,
+    upstream: Upstream | None,
     log: str = "memory",
     *,
     limits: UsageLimits | None = None,
