@@ -35,7 +35,20 @@ class CacheControl(msgspec.Struct, frozen=True, omit_defaults=True):
     ttl: str | None = None
 
 
-class TextPart(Body, frozen=True, tag_field="type", tag="text"):
+class Rest(dict[str, Any]):
+    """The members of a Chat Completions client's object that its type lacks.
+
+    No JSON is decoded as it: only the parser of that dialect makes one.
+    """
+
+
+class Open(Body, frozen=True, kw_only=True):
+    """An object whose other members an upstream of Chat Completions receives."""
+
+    rest: Annotated[Rest, Meta(extra_json_schema={"type": "object"})] | None = None
+
+
+class TextPart(Open, frozen=True, tag_field="type", tag="text"):
     text: str
     cache_control: CacheControl | None = None
 
@@ -45,7 +58,7 @@ class ImageUrl(Body, frozen=True):
     detail: Literal["auto", "low", "high", "original"] | None = None
 
 
-class ImagePart(Body, frozen=True, tag_field="type", tag="image_url"):
+class ImagePart(Open, frozen=True, tag_field="type", tag="image_url"):
     image_url: ImageUrl
     cache_control: CacheControl | None = None
 
@@ -54,7 +67,7 @@ class VideoUrl(Body, frozen=True):
     url: str
 
 
-class VideoPart(Body, frozen=True, tag_field="type", tag="video_url"):
+class VideoPart(Open, frozen=True, tag_field="type", tag="video_url"):
     """A video, as vLLM, DashScope, Z.ai and OpenRouter take it in Chat Completions."""
 
     video_url: VideoUrl
@@ -66,7 +79,7 @@ class InputAudio(Body, frozen=True):
     format: str
 
 
-class AudioPart(Body, frozen=True, tag_field="type", tag="input_audio"):
+class AudioPart(Open, frozen=True, tag_field="type", tag="input_audio"):
     input_audio: InputAudio
     cache_control: CacheControl | None = None
 
@@ -84,14 +97,14 @@ class FileSource(Body, frozen=True):
         return self.file_url or (data if data.startswith(("https://", "http://")) else None)
 
 
-class FilePart(Body, frozen=True, tag_field="type", tag="file"):
+class FilePart(Open, frozen=True, tag_field="type", tag="file"):
     file: FileSource
     cache_control: CacheControl | None = None
     optional: bool | None = None
     """Whether providers without files get the request without it, instead of an error."""
 
 
-class RefusalPart(Body, frozen=True, tag_field="type", tag="refusal"):
+class RefusalPart(Open, frozen=True, tag_field="type", tag="refusal"):
     refusal: str
 
 
@@ -125,7 +138,7 @@ class FunctionCall(Body, frozen=True):
     """JSON text."""
 
 
-class ToolCall(Body, frozen=True, tag_field="type", tag="function"):
+class ToolCall(Open, frozen=True, tag_field="type", tag="function"):
     """A call of a function. `type` is optional in input and always rendered."""
 
     id: str
@@ -134,13 +147,13 @@ class ToolCall(Body, frozen=True, tag_field="type", tag="function"):
     """The `opaque` events of the call's block."""
 
 
-class SystemMessage(Body, frozen=True, tag_field="role", tag="system"):
+class SystemMessage(Open, frozen=True, tag_field="role", tag="system"):
     content: TextContent
     name: str | None = None
     cache_control: CacheControl | None = None
 
 
-class DeveloperMessage(Body, frozen=True, tag_field="role", tag="developer"):
+class DeveloperMessage(Open, frozen=True, tag_field="role", tag="developer"):
     content: TextContent
     name: str | None = None
     cache_control: CacheControl | None = None
@@ -149,13 +162,13 @@ class DeveloperMessage(Body, frozen=True, tag_field="role", tag="developer"):
 UserPart = TextPart | ImagePart | VideoPart | AudioPart | FilePart
 
 
-class UserMessage(Body, frozen=True, tag_field="role", tag="user"):
+class UserMessage(Open, frozen=True, tag_field="role", tag="user"):
     content: str | list[UserPart]
     name: str | None = None
     cache_control: CacheControl | None = None
 
 
-class AssistantMessage(Body, frozen=True, tag_field="role", tag="assistant"):
+class AssistantMessage(Open, frozen=True, tag_field="role", tag="assistant"):
     content: str | list[TextPart | RefusalPart | ReasoningPart | OpaquePart] | None = None
     """The parts in the order of the blocks; tool calls come after them."""
     refusal: str | None = None
@@ -166,7 +179,7 @@ class AssistantMessage(Body, frozen=True, tag_field="role", tag="assistant"):
     cache_control: CacheControl | None = None
 
 
-class ToolMessage(Body, frozen=True, tag_field="role", tag="tool"):
+class ToolMessage(Open, frozen=True, tag_field="role", tag="tool"):
     content: str | list[TextPart | ImagePart]
     tool_call_id: str
     is_error: bool | None = None
@@ -185,7 +198,7 @@ class Function(Body, frozen=True):
     strict: bool | None = None
 
 
-class Tool(Body, frozen=True):
+class Tool(Open, frozen=True):
     function: Function
     type: Literal["function"] = "function"
     cache_control: CacheControl | None = None
@@ -329,6 +342,8 @@ class ChatRequest(ChatBody, frozen=True, dict=True):
     """Of a client with another dialect."""
     extras: dict[str, Any] | None = None
     """Chat Completions fields that the chat request lacks."""
+    members: tuple[str, ...] = ()
+    """The paths of what is in `rest`."""
     left_out: tuple[str, ...] = ()
     """The paths of all other fields, which no upstream receives."""
     ceiling: OutputCeiling | None = None
@@ -365,7 +380,7 @@ class ChatRequest(ChatBody, frozen=True, dict=True):
         for message in self.messages:
             if type(message) is ToolMessage or type(message.content) is not str:
                 return False
-            if message.cache_control is not None:
+            if message.cache_control is not None or message.rest is not None:
                 return False
             if type(message) is AssistantMessage and (
                 message.tool_calls or message.refusal or message.reasoning_content

@@ -329,7 +329,8 @@ def _simplify(schema: Any) -> Any:
         case {"type": "array"} if not {"items", "prefixItems"} & schema.keys():
             return {**schema, "items": {}}  # which generators require
         case {"properties": properties}:
-            fields = {name: _simplify(field) for name, field in properties.items()}
+            # No client can send a `rest`.
+            fields = {n: _simplify(field) for n, field in properties.items() if n != "rest"}
             return {**schema, "properties": fields}
         case dict():
             return {key: _simplify(one) for key, one in schema.items() if key != "default"}

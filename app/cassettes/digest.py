@@ -18,6 +18,7 @@ EXCLUDED: Final = frozenset(
         "ceiling",
         "client_body",
         "left_out",
+        "members",
         "metadata",
         "model",
         "on_disconnect",

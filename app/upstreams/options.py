@@ -201,6 +201,7 @@ def fit_extras(request: ChatRequest, *, upstream: Upstream, dialect: UpstreamFor
         request,
         client_body=None,
         extras=None,
+        members=(),
         left_out=(),
         reasoning_effort=fitted_effort,
         provider_options=options or None,

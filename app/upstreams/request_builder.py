@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ..dialects.openai_chat import NAME as CHAT_COMPLETIONS
 from ..dialects.upstream_format import Passthrough, ResumableAnswer
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..dialects.writing.cache_marks import is_marked, mark_prompt
@@ -224,6 +225,11 @@ class RequestBuilder:
             changes.append(f"does not allow the names of tools {shown}: sent others instead")
             originals = {short: name for name, short in names.items()}
         unknown = {*fitted.unknown, *list_effective(fitted.chat, self._ignored), *chat.left_out}
+        if chat.members:
+            unknown |= {*self._list_lost(chat.members)}
+        customs = chat.tools and any("custom" in (tool.rest or ()) for tool in chat.tools)
+        if customs and not getattr(quirks, "custom_tools", False):
+            changes.append("does not support custom tools: sent as functions, without a grammar")
         if client_body:
             hosted = self._host(chat, client_body)
             if hosted:
@@ -301,6 +307,13 @@ class RequestBuilder:
         """Return whether a request sets `store` without being allowed to."""
         requested = chat.store and self._resume is None and "store" not in self._ignored
         return bool(requested and self.list_refused({"store": True}))
+
+    def _list_lost(self, paths: Sequence[str]) -> Sequence[str]:
+        """Return the paths of members of messages and tools that the upstream does not receive."""
+        if self._upstream.dialect != CHAT_COMPLETIONS:
+            return paths
+        render, quirks = self._format.render_extra, self._quirks
+        return [p for p in paths if render(p.rpartition(".")[2], 1, quirks=quirks) is None]
 
     def _host(self, chat: ChatRequest, client_body: ClientBody) -> dict[str, dict[str, Any]]:
         """Return the provider's equivalents of a request's hosted OpenAI tools, by path, as far as

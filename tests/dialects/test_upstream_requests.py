@@ -627,6 +627,7 @@ def test_what_the_client_sent_beside_is_not_rendered(dialect: str) -> None:
     beside = {
         "client_body": ClientBody("x", {"secret": "client"}),
         "extras": {"secret": 1},
+        "members": ("secret",),
         "left_out": ("secret",),
         "ceiling": OutputCeiling(10),
     }

@@ -28,7 +28,7 @@ from app.hooks.contract import Check, Hook, Text, Verdict
 from app.hooks.redact import redact
 from app.hooks.text_walk import LEFT_OUT, MAX_MARKS, OPAQUE, REFUSED, Texts, check_values
 from app.hooks.window import Window
-from app.requests import ChatRequest, Message, ReasoningPart
+from app.requests import ChatRequest, Message, ReasoningPart, Rest
 
 pytestmark = pytest.mark.pure
 
@@ -86,10 +86,13 @@ FIELDS = {
     ("requests", "checked", "an option in free text, or the provider's own"): """
         ChatBody.stop ChatBody.metadata ChatBody.user ChatBody.safety_identifier
         ChatBody.prompt_cache_key ChatBody.provider_options ChatBody.cache_control
-        ChatRequest.extras ChatRequest.left_out SystemMessage.cache_control
+        ChatRequest.extras ChatRequest.members ChatRequest.left_out SystemMessage.cache_control
         DeveloperMessage.cache_control UserMessage.cache_control AssistantMessage.cache_control
         ToolMessage.cache_control TextPart.cache_control ImagePart.cache_control
         VideoPart.cache_control AudioPart.cache_control FilePart.cache_control Tool.cache_control
+    """,
+    ("requests", "checked", "what only another provider's client and server know"): """
+        Open.rest
     """,
     ("requests", "refused", "another name means another thing"): """
         SystemMessage.name DeveloperMessage.name UserMessage.name AssistantMessage.name
@@ -133,7 +136,7 @@ def structs_in(hint: Any) -> list[type]:
 
 
 def may_hold_text(hint: Any) -> bool:
-    if hint in (str, Any, msgspec.Raw) or isinstance(hint, str) or structs_in(hint):
+    if hint in (str, Any, msgspec.Raw, Rest) or isinstance(hint, str) or structs_in(hint):
         return True
     return any(may_hold_text(part) for part in typing.get_args(hint))
 
@@ -208,7 +211,7 @@ def make(hint: Any, name: str = "") -> Any:
         inner = typing.get_args(first)[0]
         found = [make(one, name) for one in parts(inner)]
         return tuple(found) if origin is tuple else found
-    if origin is dict:
+    if origin is dict or first is Rest:
         return {"type": f"\u00e9\n{CANARY}", f"x {CANARY}": "y"}
     if first in (str, Any):
         if name in OPAQUE or name in REFUSED:

@@ -37,9 +37,18 @@ def said(*messages: Any, **fields: Any) -> Any:
     return msgspec.to_builtins(ask(*messages, **fields).chat)
 
 
-def left_out(*messages: Any, **fields: Any) -> tuple[str, ...]:
-    chat: Any = ask(*messages, **fields).chat
-    return chat.left_out
+def noted(*messages: Any, **fields: Any) -> tuple[str, ...]:
+    chat = ask(*messages, **fields).chat
+    return (*chat.members, *chat.left_out)
+
+
+def without_rest(value: Any) -> Any:
+    """A value without the members that only a provider of Chat Completions receives."""
+    if isinstance(value, list):
+        return [without_rest(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: without_rest(inner) for name, inner in value.items() if name != "rest"}
 
 
 CALL = words.call("c1")
@@ -123,11 +132,10 @@ MESSAGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_message_is_taken_and_what_has_no_place_is_noted(name: str) -> None:
-    given, taken, noted = MESSAGES[name]
-    chat = ask(given).chat
+    given, taken, paths = MESSAGES[name]
 
-    assert [taken] == msgspec.to_builtins(chat)["messages"]
-    assert noted == list(getattr(chat, "left_out", ()))
+    assert [taken] == without_rest(said(given)["messages"])
+    assert paths == list(noted(given))
 
 
 FUNCTION = {"name": "f", "parameters": {"type": "object"}}
@@ -146,7 +154,7 @@ def test_claudes_thinking_goes_back_through_litellm_as_it_came() -> None:
 
 
 def test_fields_of_tools_and_formats_that_are_not_known_are_noted() -> None:
-    found = left_out(
+    found = noted(
         tools=[{**TOOL, "eager": True, "function": {**FUNCTION, "examples": [1]}}],
         tool_choice={"type": "function", "function": {"name": "f", "x": 1}},
         response_format={"type": "json_schema", "json_schema": {"name": "n", "x": 1}},
@@ -167,8 +175,8 @@ def test_a_mark_in_a_function_is_one_of_its_tool() -> None:
 
 
 def test_no_more_is_noted_than_a_notice_can_say() -> None:
-    assert 50 == len(left_out({**USER, **{f"f{i}": 1 for i in range(1000)}}))
-    assert 120 == max(map(len, left_out({**USER, "f" * 1000: 1})))
+    assert 50 == len(noted({**USER, **{f"f{i}": 1 for i in range(1000)}}))
+    assert 120 == max(map(len, noted({**USER, "f" * 1000: 1})))
 
 
 @pytest.mark.parametrize(

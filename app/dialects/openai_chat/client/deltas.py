@@ -45,7 +45,7 @@ from ...answering.moderation import Moderation
 from ...answering.stream_end import render_cost
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import decode, read_raw
-from ...reasoning_signatures import GOOGLE_SIGNATURE
+from ...reasoning_signatures import GOOGLE_SIGNATURE, OPENAI_CUSTOM_CALL
 from ..member_records import FORMAT, Members, merge
 from ..reasoning_details import render_encrypted_detail, render_text_detail
 from .provider_members import ProviderMembers
@@ -125,6 +125,8 @@ class DeltaBuilder:
         """The names of custom tools, whose input is text."""
         self._custom: set[int] | tuple[()] = ()
         """The blocks of calls of custom tools."""
+        self._texts: set[int] = set()
+        """Those whose arguments are the text itself, and no JSON with it."""
 
     @property
     def id(self) -> str:
@@ -177,6 +179,8 @@ class DeltaBuilder:
             case ToolCallDelta():
                 index, _ = self._calls[event.block]
                 self._calls[event.block] = (index, True)
+                if event.block in self._texts:
+                    return (self._call(event, {"input": event.arguments}),)
                 if event.block in self._custom:
                     return ()
                 return (self._call(event, {"arguments": event.arguments}),)
@@ -239,12 +243,16 @@ class DeltaBuilder:
                     rows = [merge(others, row) for row in call.delta["tool_calls"]]
                     call = call._replace(delta={"tool_calls": rows})
                 return (call,)
+            case ToolCallEnd() if event.block in self._texts:
+                pass  # its deltas have the text
             case ToolCallEnd() if event.block in self._custom:
                 return (self._call(event, {"input": decode_input(event.arguments)}),)
             case ToolCallEnd():
                 _, has_arguments = self._calls[event.block]
                 if not has_arguments and event.arguments:
                     return (self._call(event, {"arguments": event.arguments}),)
+            case Opaque(format=name) if name == OPENAI_CUSTOM_CALL and event.block in self._custom:
+                self._texts.add(event.block or 0)
             case Opaque() if event.block in self._calls:
                 # A helper of the official clients fails on a delta without a function.
                 text = "input" if event.block in self._custom else "arguments"

@@ -25,6 +25,7 @@ from ....requests import (
     FunctionCall,
     Opaque,
     OpaquePart,
+    Open,
     ReasoningPart,
     RefusalPart,
     SystemMessage,
@@ -104,7 +105,7 @@ class Thinking(msgspec.Struct, frozen=True):
     data: str | None = None
 
 
-class Assistant(Body, frozen=True, tag_field="role", tag="assistant"):
+class Assistant(Open, frozen=True, tag_field="role", tag="assistant"):
     """An assistant message as the official clients serialize it."""
 
     content: str | list[Part] | None = None
@@ -186,10 +187,12 @@ def parse_request(body: bytes) -> ParsedRequest:
     if translated is not None:
         extras |= translated.extras
         labels |= translated.labels
-    left_out = translated.left_out if translated is not None else ()
     chat = ChatRequest(*values)
-    if extras or left_out:
-        chat = msgspec.structs.replace(chat, extras=extras or None, left_out=left_out)
+    if translated is not None:
+        members, left_out = translated.members, translated.left_out
+        chat = msgspec.structs.replace(chat, members=members, left_out=left_out)
+    if extras:
+        chat = msgspec.structs.replace(chat, extras=extras)
     return ParsedRequest(chat, labels)
 
 
@@ -221,6 +224,7 @@ def _parse_assistant(message: Assistant, *, path: str) -> AssistantMessage:
         name=message.name,
         reasoning_content=None if reasoning else message.reasoning_content or message.reasoning,
         cache_control=message.cache_control,
+        rest=message.rest,
     )
 
 
@@ -264,4 +268,4 @@ def _parse_call(call: Call) -> ToolCall:
             opaque.append(Opaque(GOOGLE_SIGNATURE, extra.google.thought_signature))
         opaque += [Opaque(name, data) for name, data in (extra.seseragi or {}).items()]
     function = FunctionCall(call.function.name, call.function.arguments)
-    return ToolCall(call.id, function, opaque=opaque or None)
+    return ToolCall(call.id, function, opaque=opaque or None, rest=call.rest)

@@ -2,7 +2,8 @@
 
 Frameworks send back more than they received, providers define their own fields, and some
 features have several forms. Equivalent forms are rewritten, unknown top-level fields are
-passed on as `extras`, all others are dropped and their paths recorded in `left_out`.
+passed on as `extras`, those of messages, parts, calls and tools as their `rest`. All others are
+dropped, and their paths recorded in `left_out`.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from ....errors import RequestError
+from ....requests import Rest
 from ...answering.custom_tools import build_function, encode_input
 from ...reading.json_values import mapping, mappings, string
 from ...reasoning_signatures import CLAUDE_REDACTED
@@ -34,6 +36,7 @@ class TranslatedFields(NamedTuple):
 
     fields: Fields
     extras: Fields
+    members: tuple[str, ...]
     left_out: tuple[str, ...]
     labels: dict[str, str]
 
@@ -54,11 +57,11 @@ def translate(body: Fields, *, kinds: Mapping[str, inspect.Type]) -> TranslatedF
     if known.get("stop") == []:
         del known["stop"]
     selection = _Selection()
-    fields = {name: selection.take(value, kinds[name], name) for name, value in known.items()}
+    fields = {name: selection.take(value, kinds[name], name)[0] for name, value in known.items()}
     extras = {}
     for name, value in others.items():
         if name in _DROPPED:
-            selection.leave_out(name, value)
+            selection.note(selection.left_out, name, value)
         elif value is not None:
             extras[name] = value
     check_extras(extras)
@@ -66,42 +69,63 @@ def translate(body: Fields, *, kinds: Mapping[str, inspect.Type]) -> TranslatedF
     if custom and len(labels[CUSTOM]) > MAX_CUSTOM:
         message = f"tools: the names of custom tools exceed {MAX_CUSTOM} characters"
         raise RequestError("invalid_request", message)
-    return TranslatedFields(fields, extras, left_out=tuple(selection.left_out), labels=labels)
+    return TranslatedFields(
+        fields, extras, tuple(selection.members), tuple(selection.left_out), labels=labels
+    )
 
 
 class _Selection:
-    """Drops the fields that a type lacks, and records their paths."""
+    """Separates the fields that a type lacks, and records their paths."""
 
     def __init__(self) -> None:
+        self.members: dict[str, None] = {}
+        """The paths of those in a `rest`."""
         self.left_out: dict[str, None] = {}
 
-    def take(self, value: Any, kind: inspect.Type | None, path: str) -> Any:
-        """Return a value without unknown fields; one of another type is unchanged."""
+    def take(
+        self, value: Any, kind: inspect.Type | None, path: str, *, keeps: bool = False
+    ) -> tuple[Any, Fields]:
+        """Return a value without unknown fields, and these, for the `rest` of an object above.
+
+        A value of another type is unchanged. `keeps`: whether there is such an object.
+        """
         match value, kind:
             case _, inspect.UnionType():
-                return self.take(value, _choose(value, kind.types), path)
+                return self.take(value, _choose(value, kind.types), path, keeps=keeps)
             case list(), inspect.ListType(item_type=item):
-                return [self.take(one, item, f"{path}[]") for one in value]
+                return [self.take(one, item, f"{path}[]")[0] for one in value], {}
             case dict(), inspect.StructType(forbid_unknown_fields=True):
                 kinds = {one.encode_name: one.type for one in kind.fields}
-                found = {}
+                keeps = kinds.pop("rest", None) is not None or keeps
+                found, rest = {}, Rest()
                 for name, inner in value.items():
-                    if name in kinds:
-                        found[name] = self.take(inner, kinds[name], f"{path}.{name}")
+                    if isinstance(inner, Rest):
+                        rest |= inner
+                    elif name in kinds:
+                        where = f"{path}.{name}"
+                        found[name], more = self.take(inner, kinds[name], where, keeps=keeps)
+                        rest |= {name: more} if more else {}
                     elif name == kind.tag_field:
                         found[name] = inner
-                    else:
-                        self.leave_out(f"{path}.{name}", inner)
-                return found
+                    elif self.note(
+                        self.members if keeps else self.left_out, f"{path}.{name}", inner
+                    ):
+                        rest[name] = inner
+                if rest and any(one.encode_name == "rest" for one in kind.fields):
+                    return {**found, "rest": rest}, {}
+                return found, rest
             case _:
-                return value
+                return value, {}
 
-    def leave_out(self, path: str, value: object) -> None:
-        """Record the path of a dropped field, unless its value is empty."""
-        if isinstance(value, dict):
+    def note(self, paths: dict[str, None], path: str, value: object) -> bool:
+        """Record the path of a field, unless its value is empty; return whether it is not."""
+        if isinstance(value, dict) and value:
             value = [inner for inner in value.values() if inner is not None]
-        if value not in (None, "", []) and len(self.left_out) < MAX_LEFT_OUT:
-            self.left_out.setdefault(path[:120])
+        if value in (None, "", []):
+            return False
+        if len(paths) < MAX_LEFT_OUT:
+            paths.setdefault(path[:120])
+        return True
 
 
 def _choose(value: Any, kinds: tuple[inspect.Type, ...]) -> inspect.Type | None:
@@ -136,6 +160,7 @@ def _rewrite_tool(tool: Any, custom: list[str]) -> Any:
     match tool:
         case {"type": "custom", "custom": {"name": str(name), **rest}, **others}:
             custom.append(name)
+            original = Rest(custom={"name": name, **rest})
             form = mapping(rest.pop("format", None))
             grammar = mapping(form.get("grammar"))
             as_function = build_function(
@@ -145,7 +170,7 @@ def _rewrite_tool(tool: Any, custom: list[str]) -> Any:
                 grammar=string(grammar.get("definition")),
             )
             function = {**rest, **msgspec.to_builtins(as_function)}
-            return {**others, "type": "function", "function": function}
+            return {**others, "type": "function", "function": function, "rest": original}
         case {"function": {"cache_control": mark, **unmarked}}:  # LiteLLM's
             return {"cache_control": mark, **tool, "function": unmarked}
         case _:
@@ -183,7 +208,8 @@ def _rewrite_call(call: Any) -> Any:
     match call:
         case {"type": "custom", "custom": {"name": str(name), "input": str(text)}, **rest}:
             function = {"name": name, "arguments": encode_input(text)}
-            return {**rest, "type": "function", "function": function}
+            original = Rest(custom=call["custom"])
+            return {**rest, "type": "function", "function": function, "rest": original}
         case _:
             return call
 

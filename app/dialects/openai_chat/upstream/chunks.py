@@ -21,7 +21,7 @@ from ...reading.json_values import (
     string,
     text_or_none,
 )
-from ...reasoning_signatures import GOOGLE_SIGNATURE
+from ...reasoning_signatures import GOOGLE_SIGNATURE, OPENAI_CUSTOM_CALL
 from ..member_records import FORMAT
 from .provider_members import ProviderMembers
 from .request import LITELLM, LITELLM_REDACTED
@@ -315,6 +315,12 @@ class Deltas:
         raw = None
         if self.members is not None and (others := self.members.read_call(call, function)):
             raw = make_raw(FORMAT, others)
+        if call.get("custom") and function.get("name"):
+            # Before its text, which is no JSON.
+            begun = {"name": function["name"], "input": ""}
+            block = self._function(index, begun, number=number, id=call_id, raw=raw)
+            self._builder.opaque(index, OPENAI_CUSTOM_CALL, call_id or "1", block=block)
+            function, raw = {"input": function.get("input")}, None
         block = self._function(index, function, number=number, id=call_id, raw=raw)
         # Gemini's Chat Completions route requires the signature in the next turn.
         signature = string(_google(call).get("thought_signature"))

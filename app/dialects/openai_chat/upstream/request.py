@@ -133,6 +133,8 @@ class Quirks(CommonQuirks, frozen=True):
     """
     cache_control: bool = False
     """Whether parts and tools may have `cache_control`, as in gateways to Claude."""
+    custom_tools: bool = False
+    """Whether there are custom tools, whose input is any text; otherwise they are functions."""
     allowed_tools: bool = False
     """Whether `tool_choice` may be a list; otherwise only the allowed tools are sent."""
     prefill: Literal["no", "plain", "prefix", "partial", "continue_final_message"] = "no"
@@ -198,6 +200,8 @@ def render_request(
         body[quirks.seed_field] = body.pop("seed")
     for message, rendered in zip(request.messages, body["messages"], strict=True):
         _edit_message(rendered, quirks=quirks)
+        if rest := rendered.pop("rest", None):
+            _add_rest(rendered, rest, quirks=quirks)
         if "name" in rendered and not _takes_name(message, quirks=quirks):
             del rendered["name"]
         if isinstance(message, AssistantMessage):
@@ -261,12 +265,34 @@ def render_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | N
     return {name: value} if quirks.extras is None or name in quirks.extras else None
 
 
+def _add_rest(rendered: dict[str, Any], rest: dict[str, Any], *, quirks: Quirks) -> None:
+    """Add a client's other members to an object; they replace none."""
+    for name, value in rest.items():
+        known = rendered.get(name)
+        if isinstance(known, dict) and isinstance(value, dict):
+            _add_rest(known, value, quirks=quirks)
+        elif name not in rendered:
+            rendered |= render_extra(name, value, quirks=quirks) or {}
+
+
+def _be_custom(item: dict[str, Any], *, quirks: Quirks) -> None:
+    """Turn a function or a call of it into the custom tool that it was, with its other members."""
+    rest = item.pop("rest", {})
+    custom = rest.pop("custom", None)
+    if custom and quirks.custom_tools:
+        item["type"] = "custom"
+        item["custom"] = {**custom, "name": item.pop("function")["name"]}
+        rest.pop("function", None)
+    _add_rest(item, rest, quirks=quirks)
+
+
 def _list_names(messages: Sequence[Message], *, quirks: Quirks) -> tuple[str, ...]:
     """Return a change if names of messages are omitted."""
     if quirks.names == "all" and not quirks.plain:
         return ()
     for message in messages:
-        if getattr(message, "name", None) is not None and not _takes_name(message, quirks=quirks):
+        named = getattr(message, "name", None) is not None or "name" in (message.rest or ())
+        if named and not _takes_name(message, quirks=quirks):
             scope = "in messages of other roles" if quirks.names == "user" else "in messages"
             return (f"does not support name {scope}: dropped",)
     return ()
@@ -298,6 +324,7 @@ def _takes_name(message: Message, *, quirks: Quirks) -> bool:
 
 
 def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
+    custom: set[str] = set()
     # msgspec omits a `type` that has its default.
     for tool in body.get("tools", ()):
         tool["type"] = "function"
@@ -305,14 +332,20 @@ def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
             tool["function"].setdefault("parameters", _NO_PARAMETERS)
         if not quirks.cache_control:
             tool.pop("cache_control", None)
+        _be_custom(tool, quirks=quirks)
+        if "custom" in tool:
+            custom.add(tool["custom"]["name"])
     choice = body.get("tool_choice")
     allowed = body.pop("allowed_tools", None)
     if allowed is not None and not isinstance(choice, dict):
-        tools = [{"type": "function", "function": {"name": name}} for name in allowed]
+        kinds = [(name, "custom" if name in custom else "function") for name in allowed]
+        tools = [{"type": kind, kind: {"name": name}} for name, kind in kinds]
         listed = {"mode": "required" if choice == "required" else "auto", "tools": tools}
         body["tool_choice"] = {"type": "allowed_tools", "allowed_tools": listed}
     elif isinstance(choice, dict):
-        choice["type"] = "function"
+        name = choice["function"]["name"]
+        kind = "custom" if name in custom else "function"
+        body["tool_choice"] = {"type": kind, kind: {"name": name}}
     elif choice == "required":
         body["tool_choice"] = quirks.required_word
 
@@ -340,6 +373,13 @@ def _mark(content: Any, mark: dict[str, Any]) -> Any:
 
 
 def _edit_part(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
+    rest = part.pop("rest", {})
+    edited = _edit_known(part, quirks=quirks)
+    _add_rest(edited, rest, quirks=quirks)
+    return edited
+
+
+def _edit_known(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
     if not quirks.cache_control:
         part.pop("cache_control", None)
     part.pop("optional", None)
@@ -383,6 +423,7 @@ def _edit_assistant(message: AssistantMessage, rendered: dict[str, Any], *, quir
             if opaque["format"] == GOOGLE_SIGNATURE:
                 google = {"thought_signature": opaque["data"]}
                 call["extra_content"] = {"google": google}
+        _be_custom(call, quirks=quirks)
 
 
 def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, form: str) -> None:
