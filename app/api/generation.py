@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..dialects.anthropic import BETA
+from ..dialects.anthropic import BETA, VERSION
 from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.anthropic.client.request import parse_request as parse_messages
 from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
@@ -392,9 +392,10 @@ def routes(parts: HttpParts) -> list[Route]:
     """Return the routes that start generations, one for each dialect."""
 
     async def messages(request: Request) -> Response:
-        """Start a generation; the betas in the header are part of the request."""
-        betas = ",".join(request.headers.getlist(BETA))
-        client_format = ANTHROPIC._replace(parse_request=partial(parse_messages, betas=betas))
+        """Start a generation; the betas and the version in the headers are part of the request."""
+        betas, version = ",".join(request.headers.getlist(BETA)), request.headers.get(VERSION, "")
+        parse = partial(parse_messages, betas=betas, version=version)
+        client_format = ANTHROPIC._replace(parse_request=parse)
         return await Generation(parts, client_format).post(request)
 
     return [

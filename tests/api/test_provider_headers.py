@@ -109,3 +109,17 @@ async def test_without_routes_a_client_chooses_no_account(tmp_path: Path) -> Non
     (call,) = upstream.calls
     assert OPEN == {name: value for name, value in call.headers.items() if name in FROM_CLIENT}
     assert HARMLESS | ACCOUNT == of_provider(answer.headers)
+
+
+async def test_openais_headers_are_for_openais_formats(tmp_path: Path) -> None:
+    dialect = {"dialect": "anthropic", "routes": ""}
+    async with configured(tmp_path, 'models = ["m"]', **dialect) as (relay, upstream):
+        body = {**HELLO, "model": "u/m", "max_tokens": 9}
+        sent = {**FROM_CLIENT, "openai-project": "p", "anthropic-version": "2027-01-01"}
+        del sent["x-api-key"]
+        await relay.client.post("/v1/messages", json=body, headers=sent)
+
+    (call,) = upstream.calls
+    assert [] == [name for name in call.headers if name.startswith("openai-")]
+    assert "2027-01-01" == call.headers["anthropic-version"]
+    assert "c1" == call.headers["x-client-request-id"]

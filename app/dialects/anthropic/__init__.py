@@ -8,6 +8,11 @@ NAME: Final = "anthropic"
 BETA: Final = "anthropic-beta"
 """The header that names the betas that a request uses."""
 
+VERSION: Final = "anthropic-version"
+"""The header that names the version of the API."""
+OLDEST_VERSION: Final = "2023-06-01"
+"""The version for requests of other dialects: the only one in November 2026."""
+
 EVENTS: Final = frozenset(
     (
         "message_start",

@@ -10,7 +10,7 @@ import pytest
 from app.dialects.answering.ids import pack_id
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.request import parse_request
-from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
+from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock, pass_on_vertex
 from app.dialects.reasoning_signatures import PackedSignature, pack
 from app.errors import RequestError
 from app.requests import ChatRequest, ClientBody
@@ -365,6 +365,58 @@ def test_anthropic_is_sent_the_request_as_it_came() -> None:
 
     assert pass_on(client_body) == (body, {"anthropic-beta": "a-1,b-2"}, ())
     assert pass_on_bedrock(client_body).body == body
+
+
+def test_members_that_others_lack_are_named() -> None:
+    example = {"input_examples": [{"a": 1}], "defer_loading": True, "eager": None}
+    content = [{"type": "text", "text": "a", "novel": 1, "citations": []}]
+    used = {"type": "tool_use", "id": "t1", "name": "f", "input": {}, "caller": {"type": "direct"}}
+    asked = original_of(
+        tools=[{**TOOL, **example}],
+        messages=[
+            {"role": "user", "content": content, "id": "m1"},
+            {"role": "assistant", "content": [used]},
+        ],
+    )
+
+    assert {
+        *("tools[].input_examples", "tools[].defer_loading"),
+        *("messages[].id", "messages[].content[].novel"),
+    } == {*asked.ignored}
+    assert {**TOOL, **example} == pass_on(asked).body["tools"][0]
+    many = original_of(tools=[{**TOOL, **{f"{n}{'x' * 100}": 1 for n in range(100)}}]).ignored
+    assert (20, 68) == (len(many), max(map(len, many)))
+
+
+def test_a_compaction_is_asked_of_anthropic_only() -> None:
+    asked = original_of(compaction={"type": "summarize"})
+
+    assert ("compaction: this field",) == asked.untranslatable
+    assert {"type": "summarize"} == pass_on(asked).body["compaction"]
+
+
+def test_a_summary_of_a_conversation_is_not_shortened() -> None:
+    block = {"type": "compaction", "content": "c" * 10_000, "signature": "S"}
+    (_, message) = messages(("user", "a"), ("assistant", [block]))
+
+    assert f"[compaction: {'c' * 10_000}]" == message["content"]
+
+
+@pytest.mark.parametrize(
+    ("version", "headers"),
+    [
+        ("2027-01-01", {"anthropic-version": "2027-01-01"}),
+        ("2023-06-01", {}),
+        ("a\r\nx-api-key: b", {}),
+        ("", {}),
+    ],
+)
+def test_another_version_of_the_api_is_sent_on(version: str, headers: dict[str, str]) -> None:
+    chat = parse_request(json.dumps(HELLO).encode(), version=version).chat
+    assert chat.client_body is not None
+
+    assert headers == pass_on(chat.client_body).headers
+    assert {} == pass_on_vertex(chat.client_body).headers
 
 
 def test_without_betas_there_is_no_header() -> None:

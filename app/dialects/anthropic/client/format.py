@@ -3,7 +3,7 @@
 from typing import Final
 
 from ...client_format import ClientFormat
-from .. import BETA, NAME
+from .. import BETA, NAME, VERSION
 from .anthropic_errors import render_failure
 from .renderer import Renderer
 from .request import Request, parse_request
@@ -18,7 +18,7 @@ CLIENT_FORMAT: Final = ClientFormat(
     render_result=render_result,
     render_failure=render_failure,
     request_type=Request,
-    request_headers=(BETA,),
+    request_headers=(BETA, VERSION),
     # Its clients cannot reconnect to a stream.
     lingers=False,
     client_retries=True,

@@ -109,6 +109,20 @@ _DROPPED: Final = ("fallback",)
 """Types of blocks without content for a model."""
 _MAX_KINDS: Final = 10
 """Types of blocks in a notice."""
+_MAX_IGNORED: Final = 20
+"""Members in a notice."""
+
+_BLOCKS: Final[dict[str, type[msgspec.Struct]]] = {
+    "text": _Text,
+    "image": _Image,
+    "document": _Document,
+    "tool_use": _ToolUse,
+    "tool_result": _ToolResult,
+    "thinking": _Thinking,
+    "redacted_thinking": _Redacted,
+}
+_PLAIN: Final = frozenset(("type", "caller"))
+"""Members of blocks that lose nothing: the relay adds a `caller` to each call."""
 
 
 class Conversation:
@@ -118,6 +132,21 @@ class Conversation:
         self.messages: list[Message] = []
         self.shortened: dict[str, None] = {}
         """The types of the blocks that became texts, in order."""
+        self.ignored: dict[str, None] = {}
+        """The paths of members that the chat request lacks, in order."""
+
+    def note(self, fields: Block, kind: type[msgspec.Struct], *, path: str) -> None:
+        """Record the members of an object that its type lacks."""
+        for name in sorted(fields.keys() - kind.__struct_fields__ - _PLAIN):
+            if fields[name] not in (None, "", []) and len(self.ignored) < _MAX_IGNORED:
+                self.ignored[f"{path}.{name[:60]}"] = None
+
+    def _kind(self, block: Block, path: str) -> str:
+        """Return the type of a block, and record its unknown members."""
+        kind = convert_body(block, _Kind, path=path).type
+        if (known := _BLOCKS.get(kind)) is not None:
+            self.note(block, known, path="messages[].content[]")
+        return kind
 
     def system(self, content: Content, *, path: str = "system") -> None:
         """Add the system prompt, without Claude Code's mark."""
@@ -143,7 +172,7 @@ class Conversation:
         """Add a user's turn: tool results come first, directly after the calls."""
         parts: list[UserPart] = []
         for block, where in _blocks(content, path=f"{path}.content"):
-            if _kind(block, where) == "tool_result":
+            if self._kind(block, where) == "tool_result":
                 parts += self._result(convert_body(block, _ToolResult, path=where), path=where)
             else:
                 parts += self._part(block, path=where)
@@ -180,7 +209,7 @@ class Conversation:
 
     def _part(self, block: Block, *, path: str) -> list[UserPart]:
         """Return the parts of a block of a user message, a result or the system prompt."""
-        match _kind(block, path):
+        match self._kind(block, path):
             case "text":
                 return [*_text(block, path=path)]
             case "image":
@@ -199,6 +228,9 @@ class Conversation:
         """Return the text that replaces a block, and record its type."""
         if len(self.shortened) < _MAX_KINDS:
             self.shortened[kind[:60]] = None
+        summary = block.get("content")
+        if kind == "compaction" and isinstance(summary, str):
+            return TextPart(f"[compaction: {summary}]")  # all that is left of the conversation
         return TextPart(render_text(kind, block))
 
     def _document(self, block: Block, *, path: str) -> list[UserPart]:
@@ -226,7 +258,7 @@ class Conversation:
         uses: list[_ToolUse] = []
         opaque: dict[str, list[Opaque]] = {}
         for block, where in _blocks(content, path=f"{path}.content"):
-            match _kind(block, where):
+            match self._kind(block, where):
                 case "text":
                     parts += _text(block, path=where)
                 case "thinking":
@@ -267,10 +299,6 @@ def _blocks(content: Content, *, path: str) -> list[tuple[Block, str]]:
     if isinstance(content, str):
         return [({"type": "text", "text": content}, path)]
     return [(block, f"{path}[{number}]") for number, block in enumerate(content)]
-
-
-def _kind(block: Block, path: str) -> str:
-    return convert_body(block, _Kind, path=path).type
 
 
 def _url(source: _Source) -> str | None:

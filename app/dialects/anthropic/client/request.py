@@ -31,7 +31,7 @@ from ....requests import (
 from ....requests import ToolChoice as ChatToolChoice
 from ...client_format import ParsedRequest
 from ...writing.cache_marks import parse_mark
-from .. import BETA, NAME
+from .. import BETA, NAME, OLDEST_VERSION, VERSION
 from .anthropic_errors import ThreadRefused
 from .messages import Content, Conversation, Turn
 from .tools import find_client_tool
@@ -58,13 +58,17 @@ _IGNORED: Final = frozenset(
 _UNSUPPORTED: Final = ("container", "mcp_servers")
 """Fields that only Anthropic supports: other upstreams are tried last, without them."""
 
-_UNTRANSLATABLE: Final = ("inference_geo",)
-"""Fields that no other provider supports: it refuses the request."""
+_UNTRANSLATABLE: Final = ("compaction", "inference_geo")
+"""Fields that no other provider supports: it refuses the request.
+
+`compaction` (beta compact-2026-09-04) asks for a signed summary instead of an answer.
+"""
 
 _MAX_IGNORED: Final = 20
 """Unknown fields in a notice."""
 
 _BETA: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""A beta, or a version."""
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -126,8 +130,8 @@ class Request(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Request)
 
 
-def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
-    """Parse a request; `betas` is its header `anthropic-beta`.
+def parse_request(data: bytes, *, betas: str = "", version: str = "") -> ParsedRequest:
+    """Parse a request; `betas` is its header `anthropic-beta`, `version` `anthropic-version`.
 
     Raises:
         RequestError: `invalid_request`, with the path and the reason.
@@ -148,11 +152,14 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
         conversation.system(body.system)
     for number, turn in enumerate(body.messages):
         conversation.turn(turn, path=f"messages[{number}]")
-    tools = _tools(body, unsupported)
+    tools = _tools(body, unsupported, conversation)
     if not conversation.messages:
         raise RequestError("invalid_request", "messages: empty; send a message")
     unknown = fields.keys() - known - {*_UNSUPPORTED, *_UNTRANSLATABLE} - _IGNORED
     ignored = sorted(_IGNORED & fields.keys()) + [n[:80] for n in sorted(unknown)[:_MAX_IGNORED]]
+    for turn in fields["messages"]:
+        conversation.note(turn, Turn, path="messages[]")
+    ignored += conversation.ignored
     if body.output_config is not None:
         ignored += _list_unknown(fields["output_config"])
     if body.thinking is not None and body.thinking.type == "disabled":
@@ -160,7 +167,7 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
     client_body = ClientBody(
         NAME,
         {name: value for name, value in fields.items() if name not in _RELAY_FIELDS},
-        headers=_headers(betas),
+        headers=_headers(betas, version),
         untranslatable=tuple(untranslatable),
         ignored=tuple(ignored),
         unsupported=tuple(unsupported),
@@ -202,14 +209,17 @@ def _lists(body: Request) -> Iterator[object]:
             yield from (block.get("content") for block in turn.content)
 
 
-def _headers(betas: str) -> dict[str, str]:
-    """Return the header of the betas, without OAuth betas, which concern the client's own login."""
+def _headers(betas: str, version: str) -> dict[str, str]:
+    """Return the headers, without OAuth betas, which concern the client's own login."""
     names = [name.strip() for name in betas.split(",") if name.strip()]
     wrong = next((name for name in names if not _BETA.fullmatch(name)), None)
     if wrong is not None:
         raise RequestError("invalid_request", f"{BETA}: {wrong[:80]!r} is not the name of a beta")
     betas_sent = [name for name in names if not name.startswith("oauth-")]
-    return {BETA: ",".join(betas_sent)} if betas_sent else {}
+    found = {BETA: ",".join(betas_sent)} if betas_sent else {}
+    if version != OLDEST_VERSION and _BETA.fullmatch(version):
+        found[VERSION] = version
+    return found
 
 
 def _effort(body: Request) -> str | None:
@@ -233,7 +243,7 @@ def _format(body: Request) -> JsonSchemaFormat | None:
     return JsonSchemaFormat(JsonSchema("answer", output.schema, strict=True))
 
 
-def _tools(body: Request, unsupported: list[str]) -> dict[str, Any]:
+def _tools(body: Request, unsupported: list[str], conversation: Conversation) -> dict[str, Any]:
     """Return the fields about tools; add the tools that only Anthropic runs to `unsupported`."""
     tools = []
     for number, fields in enumerate(body.tools or ()):
@@ -247,6 +257,7 @@ def _tools(body: Request, unsupported: list[str]) -> dict[str, Any]:
                 tools.append(known)
             continue
         tool = convert_body(fields, _CustomTool, path=path)
+        conversation.note(fields, _CustomTool, path="tools[]")
         if tool.allowed_callers and "direct" not in tool.allowed_callers:
             unsupported.append(f"{path}: a tool for Anthropic's tools")
             continue

@@ -11,7 +11,7 @@ from ...upstream_format import (
 )
 from ...writing.request_rules import ANTHROPIC_NAMES
 from ...writing.token_counts import CountCall, send_some
-from .. import NAME
+from .. import NAME, OLDEST_VERSION, VERSION
 from . import request
 from .bedrock_invoke import Decoder as BedrockDecoder
 from .bedrock_invoke import render_count
@@ -37,7 +37,7 @@ _OPTIONS = OptionNames(
         "what is stored": "container file_id",
         "other requests": OF_REQUESTS,
     },
-    safe=f"{_STANDARD} top_k cache_control context_management diagnostics"
+    safe=f"{_STANDARD} top_k cache_control context_management compaction diagnostics"
     " header.x-client-request-id",
     standard=_STANDARD,
 )
@@ -49,7 +49,7 @@ DIALECT = UpstreamFormat(
     render_request=request.render_request,
     tool_names=ANTHROPIC_NAMES,
     quirks=request.Quirks,
-    headers={"anthropic-version": "2023-06-01"},
+    headers={VERSION: OLDEST_VERSION},
     models_path="v1/models",
     ignored=request.IGNORED,
     client_format=NAME,
