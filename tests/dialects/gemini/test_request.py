@@ -299,8 +299,11 @@ def test_arguments_are_streamed_where_that_is_known() -> None:
         ("low", "gemini-3.6-flash", {"includeThoughts": True, "thinkingLevel": "LOW"}),
         ("minimal", "gemini-flash-latest", {"includeThoughts": True, "thinkingLevel": "MINIMAL"}),
         ("xhigh", "gemini-3.1-pro", {"includeThoughts": True, "thinkingLevel": "XHIGH"}),
-        ("none", "gemini-3.1-pro", {"includeThoughts": True, "thinkingLevel": "LOW"}),
+        ("none", "gemini-3.1-pro", {"thinkingLevel": "LOW"}),
+        ("none", "gemini-3.8-flash", {"thinkingLevel": "LOW"}),
+        ("none", "gemini-3.6-flash", {"thinkingLevel": "MINIMAL"}),
         ("none", "gemini-2.5-flash", {"thinkingBudget": 0}),
+        ("none", "gemini-2.5-pro", {"thinkingBudget": 128}),
         ("minimal", "gemini-2.5-flash", {"includeThoughts": True, "thinkingBudget": 1024}),
         ("low", "gemini-2.5-flash", {"includeThoughts": True, "thinkingBudget": 1024}),
         ("medium", "gemini-2.5-flash", {"includeThoughts": True, "thinkingBudget": 8192}),
@@ -325,7 +328,15 @@ def test_an_effort_is_a_level_or_a_budget(effort: str, model: str, config: Any) 
             "does not support reasoning_effort 'ultra': sent 'high'",
         ),
         ("xhigh", "gemini-3.1-pro", "XHIGH", None),
-        ("none", "gemini-3.1-pro", "LOW", None),
+        (
+            *("none", "gemini-3.1-pro", "LOW"),
+            "does not support reasoning_effort 'none': sent 'low'",
+        ),
+        ("none", "gemini-2.5-flash", 0, None),
+        (
+            *("none", "gemini-2.5-pro", 128),
+            "does not support reasoning_effort 'none': sent a budget of 128 tokens",
+        ),
         ("max", "gemini-2.5-pro", 24576, None),
         (
             *("ultra", "gemini-2.5-pro", 24576),
@@ -333,7 +344,7 @@ def test_an_effort_is_a_level_or_a_budget(effort: str, model: str, config: Any) 
         ),
     ],
 )
-def test_an_effort_beyond_those_it_knows_is_the_highest(
+def test_an_effort_that_it_does_not_know_is_the_nearest(
     effort: str, model: str, config: str | int, told: str | None
 ) -> None:
     request = {"messages": HI, "reasoning_effort": effort}

@@ -221,3 +221,24 @@ def test_the_input_of_a_custom_call_is_what_the_provider_sent(text: str, whole: 
     assert ("custom", {"name": "g", "input": text}) == (call["type"], call["custom"])
     assert "extra_content" not in call
     assert "tool_calls" == choice["finish_reason"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"thinking": {"type": "disabled"}},
+        {"enable_thinking": False},
+        {"reasoning": {"effort": "none"}},
+        {"reasoning_effort": "none"},
+    ],
+)
+def test_no_thinking_is_none_or_the_least_with_a_notice(upstreams, fields: Any) -> None:
+    chat = parse(**fields)
+    for model, config, told in (
+        ("gemini-2.5-flash", {"thinkingBudget": 0}, ""),
+        ("gemini-3.1-pro", {"thinkingLevel": "LOW"}, "reasoning_effort 'none': sent 'low'"),
+    ):
+        sent = RequestBuilder(upstreams["gemini"], model).build(chat, last=True)
+        assert config == sent.body["generationConfig"]["thinkingConfig"]
+        assert told in notices(sent)
+        assert bool(told) == bool(notices(sent))

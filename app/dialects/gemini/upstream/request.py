@@ -67,6 +67,8 @@ NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """Gemini 3 accepts it in place of the signature of another model's call."""
 _BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
 """Google's mapping of efforts, in tokens."""
+_LEAST_BUDGET: Final = 128
+"""Of the models that cannot do without thinking, 2.5 Pro's."""
 _HIGHEST_BUDGET: Final = 24_576
 _HIGHEST_EFFORTS: Final = ("high", "xhigh", "max")
 """The efforts that map to the highest budget."""
@@ -82,7 +84,10 @@ IGNORED: Final = OPENAI_ONLY | {
 """The request fields without a counterpart in the format."""
 _TIERS: Final = ("flex", "priority", "standard")
 _HIGHEST_LEVEL: Final = "high"
-"""The highest level that every model supports."""
+_LOWEST_LEVEL: Final = "low"
+"""The highest and lowest levels that every model supports."""
+_MINIMAL: Final = re.compile(r"gemini-3(?:\.6)?-flash|gemini-3\.5-flash-lite")
+"""Models that support "minimal" (Google's page on thinking, 2026-11); 3.7 and 3.8 Flash do not."""
 
 
 GOOGLES: Final = "/publishers/"
@@ -136,12 +141,13 @@ def render_request(
         calling["streamFunctionCallArguments"] = True
     if calling:
         body["toolConfig"] = {"functionCallingConfig": calling}
-    if config := _config(request, quirks=quirks):
+    thinking, effort_change = _fit_thinking(request, model=model, quirks=quirks)
+    if config := _config(request, thinking=thinking):
         body["generationConfig"] = config
     tier, change = fit_tier(request)
     if tier is not None:
         body["serviceTier"] = tier
-    changes += change + _list_effort(request, quirks=quirks)
+    changes += change + effort_change
     join_options(body, request.provider_options)
     return RenderedRequest(body, changes)
 
@@ -154,25 +160,39 @@ def fit_tier(request: ChatRequest) -> tuple[str | None, tuple[str, ...]]:
     return None, (f"does not support service_tier {tier[:80]!r}: dropped",)
 
 
-def fit_level(effort: str) -> tuple[str, tuple[str, ...]]:
+def fit_level(effort: str, *, model: str) -> tuple[str, tuple[str, ...]]:
     """Return the thinking level for an effort, and a change if there is none of its name."""
-    if effort == "none":
-        return "low", ()  # Gemini 3 cannot disable thinking; every model supports this level
     if effort in _LEVELS:
         return effort, ()
-    return _HIGHEST_LEVEL, (_note_effort(effort, repr(_HIGHEST_LEVEL)),)
+    level = _HIGHEST_LEVEL
+    if effort == "none":  # Gemini 3 cannot disable thinking
+        level = "minimal" if _MINIMAL.search(model) else _LOWEST_LEVEL
+    return level, (_note_effort(effort, repr(level)),)
 
 
-def _list_effort(request: ChatRequest, *, quirks: Quirks) -> tuple[str, ...]:
-    """Return a change if Gemini does not support the effort and another is sent."""
+def _fit_budget(effort: str, *, model: str) -> tuple[int, tuple[str, ...]]:
+    """Return the thinking budget for an effort, and a change if the model does not support it."""
+    budget = _BUDGETS.get(effort, _HIGHEST_BUDGET)
+    if not budget and "2.5-pro" in model:
+        budget = _LEAST_BUDGET
+    elif effort in (*_BUDGETS, *_HIGHEST_EFFORTS):
+        return budget, ()
+    return budget, (_note_effort(effort, f"a budget of {budget} tokens"),)
+
+
+def _fit_thinking(
+    request: ChatRequest, *, model: str, quirks: Quirks
+) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """Return the thinking configuration, with thoughts if any are wanted, and the changes."""
     effort = request.reasoning_effort
+    thoughts = {} if effort == "none" else {"includeThoughts": True}
     if effort is None:
-        return ()
+        return thoughts if request.reasoning_summary is not None else None, ()
     if quirks.thinking == "level":
-        return fit_level(effort)[1]
-    if effort in (*_BUDGETS, *_HIGHEST_EFFORTS):
-        return ()
-    return (_note_effort(effort, f"a budget of {_HIGHEST_BUDGET} tokens"),)
+        level, change = fit_level(effort, model=model)
+        return {**thoughts, "thinkingLevel": level.upper()}, change
+    budget, change = _fit_budget(effort, model=model)
+    return {**thoughts, "thinkingBudget": budget}, change
 
 
 def _note_effort(effort: str, sent: str) -> str:
@@ -376,7 +396,7 @@ def _tool_choice(choice: str | ToolChoice) -> dict[str, Any]:
             return {"mode": "ANY"}
 
 
-def _config(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
+def _config(request: ChatRequest, *, thinking: dict[str, Any] | None) -> dict[str, Any]:
     values: dict[str, Any] = {
         "temperature": request.temperature,
         "topP": request.top_p,
@@ -388,12 +408,9 @@ def _config(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
         "frequencyPenalty": request.frequency_penalty,
         "responseLogprobs": request.logprobs or None,
         "logprobs": request.top_logprobs if request.logprobs else None,
+        "thinkingConfig": thinking,
         **_response_format(request),
     }
-    if request.reasoning_effort is not None:
-        values["thinkingConfig"] = _thinking(request.reasoning_effort, quirks=quirks)
-    elif request.reasoning_summary is not None:
-        values["thinkingConfig"] = {"includeThoughts": True}
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -405,16 +422,6 @@ def _response_format(request: ChatRequest) -> dict[str, Any]:
             return {"responseMimeType": "application/json", "responseJsonSchema": schema.schema}
         case _:
             return {}
-
-
-def _thinking(effort: str, *, quirks: Quirks) -> dict[str, Any]:
-    """Return the thinking configuration for an effort, including thoughts."""
-    if quirks.thinking == "level":
-        return {"includeThoughts": True, "thinkingLevel": fit_level(effort)[0].upper()}
-    budget = _BUDGETS.get(effort, _HIGHEST_BUDGET)
-    if not budget:
-        return {"thinkingBudget": 0}  # no `includeThoughts` without a budget
-    return {"includeThoughts": True, "thinkingBudget": budget}
 
 
 def render_count(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def render_request(
     changes += change
     level: str | None = None
     if request.reasoning_effort is not None:
-        level, change = generate_content.fit_level(request.reasoning_effort)
+        level, change = generate_content.fit_level(request.reasoning_effort, model=model)
         changes += change
     mark = (quirks or Quirks()).unsigned_calls
     marks = new if mark == "auto" else mark == "mark"
