@@ -10,6 +10,7 @@ from app import events as e
 from app.dialects.answering.ids import public_token
 from app.dialects.openai_responses.client.result import is_response_id, render_result, response_id
 from app.dialects.openai_responses.compaction_summary import pack_summary
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import CODES
 from tests.dialects import examples as ex
 from tests.dialects.clients import STREAM, frames
@@ -426,6 +427,47 @@ def test_a_tool_in_a_namespace_is_called_there():
 
     assert {**item, "namespace": "mcp__w"} == shown(tool("mcp__w__get", '{"a"', ":1}"))
     assert {**item, "namespace": "n"} == shown(tool("get", '{"a":1}', namespace="n"))
+
+
+def own_call(kind: str, **fields: str) -> list[Any]:
+    """The payloads for a call of a provider that has namespaces, as its answer is read."""
+    item = {"type": kind, "id": "i", "call_id": "c1", "name": "run", "namespace": "mcp__w"}
+    name = next(iter(fields))
+    body = "".join(
+        f"data: {json.dumps(payload)}\n\n"
+        for payload in (
+            {"type": "response.output_item.added", "output_index": 0, "item": {**item, name: ""}},
+            {"type": "response.output_item.done", "output_index": 0, "item": {**item, **fields}},
+            {"type": "response.completed", "response": {"status": "completed", "output": []}},
+        )
+    )
+    spoken = UPSTREAM_FORMATS["openai_responses"]
+    decoder, parser = spoken.decoder(max_line=2**20, max_event=2**20), spoken.parser(upstream="u")
+    parser.keep_provider_data()
+    events = parser.feed(*decoder.feed(body.encode())) + parser.close(decoder.close())
+    tools = {
+        "run": {"form": "custom", "name": "run"},
+        "mcp__w__run": {"form": "custom", "name": "run", "namespace": "mcp__w"},
+    }
+    if kind == "function_call":
+        tools["mcp__w__run"].pop("form")
+    start = e.StreamStart(STREAM, "fast", 1700000000, {"response.tools": json.dumps(tools)})
+    return payloads([start, e.StreamTarget("u", "m-1", 1), *events])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [("custom_tool_call", {"input": "a b"}), ("function_call", {"arguments": '{"a":1}'})],
+)
+def test_a_call_in_a_namespace_of_the_provider_is_as_it_was(kind, fields):
+    sent = own_call(kind, **fields)
+    added = [one["item"] for one in sent if one["type"] == "response.output_item.added"]
+    done = [one["item"] for one in sent if one["type"] == "response.output_item.done"]
+
+    assert [(kind, "run", "mcp__w")] == [(i["type"], i["name"], i["namespace"]) for i in added]
+    assert [{**fields, "namespace": "mcp__w", "type": kind}] == [
+        {name: item[name] for name in (*fields, "namespace", "type")} for item in done
+    ]
 
 
 def test_a_search_for_tools_is_called_in_its_own_form():

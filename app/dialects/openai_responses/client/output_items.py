@@ -316,14 +316,21 @@ class Output:
         yield from self._close_calls("completed")
         yield from self._close_text("completed")
         call_id = self._call_ids[event.block] = show_call(self._stream, event.id)
-        tool = self.tools.get(event.name)
-        fields = begin_call(tool or ClientTool(), id=call_id, name=event.name)
-        fields = {**_members(read_raw(event.raw, NAME) or {}), **fields}
+        members = _members(read_raw(event.raw, NAME) or {})
+        tool = self._find_tool(event.name, members.get("namespace"))
+        fields = {**members, **begin_call(tool or ClientTool(), id=call_id, name=event.name)}
         call, added = self._begin(*ITEMS[tool.form if tool else "function"], **fields)
         call.tool = tool
         call.wrapped = tool is not None and tool.form == "custom"
         self._calls[event.block] = call
         yield added
+
+    def _find_tool(self, name: str, namespace: object) -> ClientTool | None:
+        """Return a called tool, by the provider's name for it, or by its own in a namespace."""
+        if namespace is None:
+            return self.tools.get(name)
+        named = (t for t in self.tools.values() if (t.name, t.namespace) == (name, namespace))
+        return next(named, None)
 
     def _write_arguments(self, event: ToolCallDelta) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")

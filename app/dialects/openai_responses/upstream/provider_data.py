@@ -46,7 +46,8 @@ _NORMALISED: Final = {
     "reasoning": frozenset(("id", "type", "status", "content", "summary")),
     **dict.fromkeys(
         CALLS,
-        frozenset(("id", "type", "status", "call_id", "name", "namespace", "arguments", "input")),
+        # With a namespace: its event follows the start of the call, which clients see first.
+        frozenset(("id", "type", "status", "call_id", "name", "arguments", "input")),
     ),
 }
 """The members of an item that other events have."""
