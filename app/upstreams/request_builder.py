@@ -226,7 +226,10 @@ class RequestBuilder:
             originals = {short: name for name, short in names.items()}
         unknown = {*fitted.unknown, *list_effective(fitted.chat, self._ignored), *chat.left_out}
         if chat.members:
-            unknown |= {*self._list_lost(chat.members)}
+            unknown |= {*(lost := self._list_lost(chat.members))}
+            for path in lost:
+                if path.startswith("messages[") and path[9] != "]":  # all that its message has
+                    raise refuse(path, self._upstream, supported=False)
         customs = chat.tools and any("custom" in (tool.rest or ()) for tool in chat.tools)
         if customs and not getattr(quirks, "custom_tools", False):
             changes.append("does not support custom tools: sent as functions, without a grammar")

@@ -54,7 +54,7 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         ({f"f{i}": 1 for i in range(101)}, "101 unknown fields; send at most 100"),
         ({"messages": []}, "messages: expected `array` of length >= 1"),
         ({"messages": [{"role": "function", "content": "1"}]}, "messages[0].role: invalid value 'function'"),
-        ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio: not supported as input; send its transcript"),
+        ({"messages": [{"role": "assistant", "audio": {"id": "audio_a_0"}}]}, "messages[0].audio: not supported as input; send its transcript"),
         ({"tools": [{"type": "custom", "custom": {"name": 1}}]}, "tools[0].type: invalid enum value 'custom'"),
         ({"tools": [{"type": "custom", "custom": {"name": "f" * 5000}}]}, "tools: the names of custom tools exceed 4096 characters"),
         ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.type: invalid enum value 'allowed_tools'"),

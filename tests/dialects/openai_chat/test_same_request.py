@@ -242,3 +242,36 @@ def test_no_thinking_is_none_or_the_least_with_a_notice(upstreams, fields: Any) 
         assert config == sent.body["generationConfig"]["thinkingConfig"]
         assert told in notices(sent)
         assert bool(told) == bool(notices(sent))
+
+
+def test_the_sound_of_an_answer_goes_back_by_its_id(upstreams) -> None:
+    spoken = {"id": "audio_abc", "data": "AA==", "expires_at": 1, "transcript": "t"}
+    asked = (USER, {"role": "assistant", "content": None, "audio": spoken, **NOVEL}, USER)
+    sent = build(upstreams["openai_chat"], *asked)
+    openai = build(upstreams["openai"], *asked)
+
+    answered = {"role": "assistant", "content": None, "audio": {"id": "audio_abc"}}
+    assert {**answered, **NOVEL} == sent.body["messages"][1]
+    assert answered == openai.body["messages"][1]
+    for name in ("anthropic", "groq"):
+        with pytest.raises(RequestError, match=r"messages\[1\]\.audio: upstream .* not support it"):
+            build(upstreams[name], *asked)
+
+
+def test_a_sound_with_its_text_is_left_out_elsewhere(upstreams) -> None:
+    asked = (USER, {"role": "assistant", "content": "t", "audio": {"id": "audio_abc"}}, USER)
+    sent = build(upstreams["anthropic"], *asked)
+
+    assert "audio_abc" not in json.dumps(sent.body)
+    assert "does not support messages[].audio: dropped" in notices(sent)
+
+
+def test_the_relays_own_id_of_a_sound_names_nothing_at_a_provider(upstreams) -> None:
+    made = {"id": f"audio_{same.STREAM}_0"}
+    sent = build(
+        upstreams["openai_chat"], USER, {"role": "assistant", "content": "t", "audio": made}
+    )
+
+    assert "audio" not in sent.body["messages"][1]
+    with pytest.raises(RequestError, match=r"messages\[1\]\.audio: not supported as input"):
+        parse(USER, {"role": "assistant", "audio": made})

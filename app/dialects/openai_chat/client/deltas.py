@@ -5,6 +5,7 @@ counterpart in the format are dropped: provider-executed tools, content filter r
 than OpenAI's moderation, notices.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple, assert_never
 
@@ -50,6 +51,9 @@ from ..member_records import FORMAT, Members, merge
 from ..reasoning_details import render_encrypted_detail, render_text_detail
 from .provider_members import ProviderMembers
 from .unknown_fields import CUSTOM
+
+OWN_AUDIO: Final = re.compile(r"audio_.+_[0-9]+")
+"""The relay's ids of sounds; OpenAI's have one part after `audio_`."""
 
 EXTRA: Final = "seseragi"
 """The key in a call's `extra_content` for signatures of providers other than Google."""

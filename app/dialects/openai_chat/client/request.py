@@ -28,6 +28,7 @@ from ....requests import (
     Open,
     ReasoningPart,
     RefusalPart,
+    Rest,
     SystemMessage,
     TextPart,
     ToolCall,
@@ -40,8 +41,10 @@ from ....requests import (
     values_of,
 )
 from ...client_format import ParsedRequest
+from ...reading.json_values import mapping, string
 from ...reasoning_signatures import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from ..reasoning_details import join_details
+from .deltas import OWN_AUDIO
 from .renderer import USAGE
 from .unknown_fields import translate
 
@@ -191,6 +194,8 @@ def parse_request(body: bytes) -> ParsedRequest:
     if translated is not None:
         members, left_out = translated.members, translated.left_out
         chat = msgspec.structs.replace(chat, members=members, left_out=left_out)
+    if b'"audio"' in body and (spoken := _list_spoken(request)):
+        chat = msgspec.structs.replace(chat, members=(*chat.members, *spoken))
     if extras:
         chat = msgspec.structs.replace(chat, extras=extras)
     return ParsedRequest(chat, labels)
@@ -206,11 +211,24 @@ def _list_extras(request: Request) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _list_spoken(request: Request) -> list[str]:
+    """Return the paths of answers' sounds; of one without a text with the message's number."""
+    return [
+        f"messages[{'' if message.content else number}].audio"
+        for number, message in enumerate(request.messages)
+        if isinstance(message, Assistant) and message.audio is not None
+    ]
+
+
 def _parse_assistant(message: Assistant, *, path: str) -> AssistantMessage:
-    if message.audio is not None and not message.content:
-        raise RequestError(
-            "invalid_request", f"{path}.audio: not supported as input; send its transcript"
-        )
+    rest = message.rest
+    if message.audio is not None:
+        audio = string(mapping(message.audio).get("id"))
+        if audio and not OWN_AUDIO.fullmatch(audio):
+            rest = Rest(rest or {}, audio={"id": audio})
+        elif not message.content:
+            what = f"{path}.audio: not supported as input; send its transcript"
+            raise RequestError("invalid_request", what)
     reasoning = _parse_details(message.reasoning_details or ())
     reasoning = reasoning or _parse_thinking(message.thinking_blocks or ())
     content: str | list[Part] | None = message.content
@@ -224,7 +242,7 @@ def _parse_assistant(message: Assistant, *, path: str) -> AssistantMessage:
         name=message.name,
         reasoning_content=None if reasoning else message.reasoning_content or message.reasoning,
         cache_control=message.cache_control,
-        rest=message.rest,
+        rest=rest,
     )
 
 
