@@ -13,6 +13,7 @@ from app.requests import ChatRequest, parse_chat_request
 from app.settings.load import load_settings
 from app.upstreams.endpoints import Upstream
 from app.upstreams.request_builder import RequestBuilder, TargetRequest
+from tests.dialects.clients import STREAM
 from tests.dialects.openai_chat import same
 
 pytestmark = pytest.mark.pure
@@ -267,7 +268,7 @@ def test_a_sound_with_its_text_is_left_out_elsewhere(upstreams) -> None:
 
 
 def test_the_relays_own_id_of_a_sound_names_nothing_at_a_provider(upstreams) -> None:
-    made = {"id": f"audio_{same.STREAM}_0"}
+    made = {"id": f"audio_{STREAM}_0"}
     sent = build(
         upstreams["openai_chat"], USER, {"role": "assistant", "content": "t", "audio": made}
     )

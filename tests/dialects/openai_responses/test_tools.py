@@ -164,7 +164,7 @@ def test_fields_that_are_not_known_are_left_out_and_told() -> None:
 
     assert {
         *("client_metadata", "novel", "context_management"),
-        *("reasoning.context", "reasoning.mode"),
+        *("reasoning.context", "reasoning.mode", "input[].novel"),
     } == {*asked.chat.client_body.ignored}
     assert "low" == asked.chat.reasoning_effort
 

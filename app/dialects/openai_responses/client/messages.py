@@ -60,6 +60,9 @@ _MAX_KIND: Final = 60
 """The maximum characters of each."""
 _TEXTS: Final = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
+_CHECKED: Final = ("message", "reasoning", "function_call", "function_call_output")
+"""The types of items whose members are checked: what others lack is named."""
+
 Parts = list[dict[str, Any]]
 
 
@@ -139,6 +142,14 @@ class _Sound(msgspec.Struct, frozen=True):
     input_audio: InputAudio
 
 
+_ITEMS: Final = (MessageItem, CallItem, ResultItem, ReasoningItem)
+_PARTS: Final = (_Text, _Refusal, _Image, _File, _Sound)
+_MEMBERS: Final = frozenset(
+    ("id", "type", "status", "annotations", "logprobs", "parsed", "parsed_arguments")
+).union(*(kind.__struct_fields__ for kind in (*_ITEMS, *_PARTS)))
+"""Their members that have a meaning here, or none for a model."""
+
+
 class Conversation:
     """Converts items, in order, to messages, which `end` returns."""
 
@@ -162,6 +173,11 @@ class Conversation:
         """
         kind = item.get("type", "message")
         self.compacts = kind == TRIGGER
+        if kind in _CHECKED:
+            for value in (item, *mappings(item.get("content")), *mappings(item.get("output"))):
+                for name in sorted(value.keys() - _MEMBERS):
+                    if value[name] not in (None, "", []):
+                        self._ignore(f"input[].{name}")
         match kind:
             case "message":
                 self._take_message(convert_body(item, MessageItem, path=path), path=path)

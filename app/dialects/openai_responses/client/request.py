@@ -185,6 +185,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         options = fields["stream_options"]
         fields["stream_options"] = {k: options[k] for k in ("include_obfuscation",) if k in options}
     hosted = [f"tools.{kind}" for kind in dict.fromkeys(offered.hosted)][:_MAX_LISTED]
+    hosted += [*offered.ignored][:_MAX_LISTED]
     client_body = ClientBody(
         NAME,
         {k: v for k, v in fields.items() if k not in _RELAY_FIELDS},

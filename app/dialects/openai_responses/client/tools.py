@@ -69,6 +69,8 @@ class OfferedTools:
         """By provider name."""
         self.hosted: list[str] = []
         """The types of tools without a function."""
+        self.ignored: dict[str, None] = {}
+        """The paths of members of functions that other providers lack."""
         plain = (tool for tool in definition if tool.get("type", "function") == "function")
         self.names = Names({string(tool.get("name")) for tool in plain})
         for number, tool in enumerate(definition):
@@ -109,6 +111,9 @@ class OfferedTools:
         match definition.get("type", "function"):
             case "function":
                 tool = convert_body(definition, FunctionTool, path=path)
+                for name in sorted(definition.keys() - FunctionTool.__struct_fields__ - {"type"}):
+                    if definition[name] is not None:
+                        self.ignored[f"tools[].{name[:_MAX_KIND]}"] = None
                 function = Function(
                     tool.name, tool.description, tool.parameters, strict=tool.strict
                 )
