@@ -53,10 +53,8 @@ def read_request_headers(headers: Mapping[bytes, Sequence[bytes]]) -> dict[str, 
 
 
 def list_request_headers(upstream: Upstream, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a client's headers that an upstream accepts: OpenAI's for its formats."""
-    openais = upstream.dialect.startswith("openai")
-    names = [name for name in headers if openais or not name.startswith("openai")]
-    allowed = _allow(upstream, "header", names)
+    """Return those of a client's headers that an upstream accepts."""
+    allowed = _allow(upstream, "header", headers)
     return {name: value for name, value in headers.items() if name in allowed}
 
 

@@ -78,7 +78,7 @@ PLACES: list[tuple[str, dict[str, Any], str, Any]] = [
     ("gemini", {"modalities": ["text", "image"]}, "generationConfig.responseModalities", ["TEXT", "IMAGE"]),
     ("gemini", {"reasoning": {"max_tokens": 2000}}, "generationConfig.thinkingConfig.thinkingLevel", "LOW"),
     ("gemini_interactions", {"modalities": ["text", "image"]}, "response_format", [{"type": "text"}, {"type": "image"}]),
-    ("gemini_interactions", {"thinking": {"type": "disabled"}}, "generation_config.thinking_level", "low"),
+    ("gemini_interactions", {"thinking": {"budget_tokens": 2000}}, "generation_config.thinking_level", "low"),
     ("cohere", {"top_k": 3}, "k", 3),
     ("cohere", {"thinking": {"type": "disabled"}}, "thinking.type", "disabled"),
     ("ollama", {"top_k": 3}, "options.top_k", 3),

@@ -33,7 +33,14 @@ def upstreams(tmp_path) -> dict[str, Upstream]:
     rows = [
         f'[upstream.{dialect}]\nbase_url = "http://127.0.0.1:9/v1"\nauth = "none"\n'
         f'dialect = "{dialect}"\n'
-        for dialect in ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+        for dialect in (
+            "openai_chat",
+            "openai_responses",
+            "anthropic",
+            "gemini",
+            "ollama",
+            "gemini_interactions",
+        )
     ]
     config.write_text("".join(rows))
     keys = ("OPENAI_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "XAI_API_KEY")
@@ -243,6 +250,9 @@ def test_no_thinking_is_none_or_the_least_with_a_notice(upstreams, fields: Any) 
         assert config == sent.body["generationConfig"]["thinkingConfig"]
         assert told in notices(sent)
         assert bool(told) == bool(notices(sent))
+    sent = RequestBuilder(upstreams["gemini_interactions"], "gemini-3.1-pro").build(chat, last=True)
+    assert {"thinking_level": "low"} == sent.body["generation_config"]
+    assert "reasoning_effort 'none': sent 'low'" in notices(sent)
 
 
 def test_the_sound_of_an_answer_goes_back_by_its_id(upstreams) -> None:

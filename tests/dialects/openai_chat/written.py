@@ -354,7 +354,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     ),
     "a-custom-tool": (
         [chunk({"tool_calls": [{"id": "i", "custom": {"name": "f", "input": "x"}}]}), STOP],
-        called(call("f", "x", id="i")),
+        called(call("f", Opaque("openai.custom_tool_call", "i", 0), "x", id="i")),
     ),
     "a-call-without-name-is-dropped": (
         [chunk(tool(0, "a", None, "{}")), STOP],

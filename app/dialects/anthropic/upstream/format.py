@@ -36,6 +36,7 @@ _OPTIONS = OptionNames(
         "another bill": "service_tier speed",
         "what is stored": "container file_id",
         "other requests": OF_REQUESTS,
+        "another provider": "header.openai-*",
     },
     safe=f"{_STANDARD} top_k cache_control context_management compaction diagnostics"
     " header.x-client-request-id",
