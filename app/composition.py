@@ -165,27 +165,31 @@ def build_recorder(settings: Settings, waiting: WaitingRows) -> "Recorder | None
     """Build the recorder of rows; None if records are off.
 
     Raises:
-        SettingsError: the database cannot be used.
+        SettingsError: the database or the content hook cannot be used.
     """
     if settings.records is None:
         return None
     try:
         from .records.address import Address, RecordsRefused
         from .records.database import Database
-        from .records.recorder import Recorder
+        from .records.recorder import Hook, HookUnusable, Recorder, keep_all
     except ImportError:
         extra = "postgresql" if settings.records.startswith("postgresql") else "records"
         raise SettingsError(
             f"records: SQLAlchemy is not installed; in the checkout: pip install '.[{extra}]'"
         ) from None
+    hook = settings.record_content_hook
     try:
         return Recorder(
             waiting,
             Database(Address(settings.records)),
             retention_days=settings.records_retention_days,
+            redact=keep_all if hook is None else Hook(hook),
         )
     except RecordsRefused as error:
         raise SettingsError(f"records: {error}") from None
+    except HookUnusable as error:
+        raise SettingsError(f"record_content_hook: {error}") from None
 
 
 def open_cassettes(settings: Settings) -> Folder | None:

@@ -2,11 +2,13 @@
 
 The log gets a row in the step that ends the stream, and deletes it once it is committed here.
 Inserts are idempotent by the stream's id, so that a crash at any time loses or doubles no row.
-While the database is unavailable, rows wait in the log, and streams go on.
+While the database is unavailable, rows wait in the log, and streams go on. The operator's function
+redacts content before it is stored.
 """
 
 import asyncio
 import contextlib
+import importlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +28,62 @@ from .address import FAILURES
 from .database import Database
 from .schema import values_of
 
+Redact = Callable[[str], Awaitable[str | None]]
+"""Maps content, as JSON, to the content to store; None stores nothing."""
+
 log = structlog.get_logger("seseragi.records")
+
+
+class HookUnusable(ValueError):
+    """The function cannot be used; the text is the reason, in one line."""
+
+
+async def keep_all(content: str) -> str | None:
+    """Store content as it is."""
+    return content
+
+
+class Hook:
+    """Calls a function from dict to dict or None, in a thread."""
+
+    def __init__(self, name: str) -> None:
+        """Import a function by `module:function`.
+
+        Raises:
+            HookUnusable: it cannot be imported or called.
+        """
+        module, _, function = name.partition(":")
+        try:
+            self._call: Any = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise HookUnusable(f"{name!r} cannot be imported: {error}") from None
+        if not callable(self._call):
+            raise HookUnusable(f"{name!r} is not a function")
+        self._name = name
+        self._failed = False
+
+    async def __call__(self, content: str) -> str | None:
+        """Return the redacted content; None if the function fails, which is logged once."""
+        return await asyncio.to_thread(self._redact, content)
+
+    def _redact(self, content: str) -> str | None:
+        try:
+            left = self._call(msgspec.json.decode(content))
+            if left is None:
+                return None
+            if not isinstance(left, dict):
+                raise TypeError(f"it returned {type(left).__name__}; return a dict or None")
+            return msgspec.json.encode(left).decode()
+        except Exception as error:
+            if not self._failed:
+                self._failed = True
+                # Its message, or a traceback, may quote the content.
+                log.error(
+                    "record_content_hook failed: the content is not stored",
+                    hook=self._name,
+                    error=type(error).__name__,
+                )
+            return None
 
 
 BATCH = 100
@@ -82,6 +139,7 @@ class Recorder(Observer):
         database: Database,
         *,
         retention_days: int = 0,
+        redact: Redact = keep_all,
         steps: Callable[[str], None] = lambda step: None,
     ) -> None:
         """Prepare it; `steps` is called after each step, for tests that stop there."""
@@ -89,6 +147,7 @@ class Recorder(Observer):
         self._waiting = waiting
         self._database = database
         self._retention_days = retention_days
+        self._redact = redact
         self._did = steps
         self._supervisor = Supervisor()
         self._wake = asyncio.Event()
@@ -200,7 +259,7 @@ class Recorder(Observer):
             if not packed:
                 return
             self._did("read")
-            rows = [row for stream, data in packed if (row := self._read(stream, data))]
+            rows = [row for stream, data in packed if (row := await self._read(stream, data))]
             async with asyncio.timeout(STEP_S):
                 self.state.written += await self._write(rows)
             self._did("committed")
@@ -209,13 +268,16 @@ class Recorder(Observer):
             if len(packed) < BATCH:
                 return
 
-    def _read(self, stream: str, data: bytes) -> dict[str, Any] | None:
+    async def _read(self, stream: str, data: bytes) -> dict[str, Any] | None:
         """Return the columns of a packed row; log an unreadable one and return None."""
         try:
-            return values_of(unpack_row(data))
+            values = values_of(unpack_row(data))
         except (ValueError, OverflowError, msgspec.MsgspecError) as error:
             self._drop(stream, str(error))
             return None
+        if values["content"] is not None:
+            values["content"] = await self._redact(values["content"])
+        return values
 
     def _drop(self, stream: str, why: str) -> None:
         self.state.dropped += 1

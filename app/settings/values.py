@@ -85,6 +85,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log: LogUrl = "memory"
     records: RecordsUrl | None = None
     records_retention_days: Annotated[int, Meta(ge=0, le=36_500)] = 400
+    record_content_hook: str | None = None
     workers: Annotated[int, Meta(ge=1, le=1000)] = 1
     observers: tuple[str, ...] = ()
     log_format: Literal["auto", "console", "json"] = "auto"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from app.errors import CODES
 from app.events import (
@@ -31,6 +32,7 @@ from tests.serving import HELLO, serve_relay
 from tests.waiting import until
 
 ROUTE = """
+record_content_hook = {hook}
 [[route]]
 name = "told"
 record_content = true
@@ -122,7 +124,7 @@ async def test_streams_go_on_while_the_database_is_away(tmp_path):
 
 
 async def test_content_is_recorded_for_routes_that_say_so_only(tmp_path):
-    (tmp_path / "seseragi.toml").write_text(ROUTE)
+    (tmp_path / "seseragi.toml").write_text(ROUTE.replace("record_content_hook = {hook}", ""))
     path = tmp_path / "records.db"
     environ = {"SESERAGI_CONFIG": str(tmp_path / "seseragi.toml")}
     async with serve_relay(environ=environ, records=f"sqlite:///{path}") as relay:
@@ -137,8 +139,39 @@ async def test_content_is_recorded_for_routes_that_say_so_only(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("hook", "said", "content"),
+    [
+        ("redact", "hello", {"asked": [{"role": "user", "content": "hello"}]}),
+        ("redact", "my secret", None),
+        ("fail", "hello", None),
+        ("forget_to_return", "hello", None),
+    ],
+)
+async def test_hook_says_what_is_stored(tmp_path, hook, said, content):
+    name = json.dumps(f"tests.records.hooks:{hook}")
+    (tmp_path / "seseragi.toml").write_text(ROUTE.replace("{hook}", name))
+    path = tmp_path / "records.db"
+    environ = {"SESERAGI_CONFIG": str(tmp_path / "seseragi.toml")}
+    asked = {"model": "told", "max_tokens": 9, "messages": [{"role": "user", "content": said}]}
+    with structlog.testing.capture_logs() as lines:
+        async with serve_relay(environ=environ, records=f"sqlite:///{path}") as relay:
+            await asyncio.gather(*(relay.client.post("/v1/chat", json=asked) for _ in range(3)))
+    rows = await wait_for(path, 3)
+
+    failures = [line for line in lines if "record_content_hook failed" in line["event"]]
+    assert (0 if hook == "redact" else 1) == len(failures)
+    assert said not in str(failures)
+    for row in rows:
+        kept = None if row["content"] is None else json.loads(row["content"])
+        assert content == (kept and {"asked": kept["asked"]})
+
+
+@pytest.mark.parametrize(
     ("settings", "told"),
     [
+        ({"RECORD_CONTENT_HOOK": "no_such:thing"}, "record_content_hook: 'no_such:thing' cannot"),
+        ({"RECORD_CONTENT_HOOK": "tests.records.hooks"}, "record_content_hook: "),
+        ({"RECORD_CONTENT_HOOK": "tests.records.hooks:number"}, "is not a function"),
         ({"RECORDS": "sqlite:////none/x.db"}, "records: the directory '/none' does not exist"),
         ({"RECORDS": "mysql://me:s3cret@h/d"}, "use 'sqlite:///PATH' or 'postgresql://"),
     ],
