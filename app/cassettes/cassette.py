@@ -172,6 +172,15 @@ def parse_cassette(data: bytes) -> Cassette:
     return Cassette(head, events)
 
 
+def upstream_of(line: bytes) -> str:
+    """Return the upstream in a line of a file; "" for other events."""
+    try:
+        event = _line.decode(line).event
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return event.upstream if isinstance(event, StreamTarget) else ""
+
+
 def _decode(decoder: msgspec.json.Decoder[T], line: bytes, *, number: int) -> T:
     try:
         return decoder.decode(line)

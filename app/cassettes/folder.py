@@ -1,13 +1,14 @@
 """Directory of cassettes: lookup by name, atomic writes."""
 
+import contextlib
 import secrets
 from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
-from typing import Final
+from typing import BinaryIO, Final
 
 from ..errors import RequestError, ServiceError, UpstreamError
-from .cassette import MAX_BYTES, Cassette, CassetteError, parse_cassette
+from .cassette import MAX_BYTES, Cassette, CassetteError, parse_cassette, upstream_of
 from .replay_options import NAME
 
 SUFFIX: Final = ".jsonl"
@@ -15,6 +16,8 @@ MAX_LISTED: Final = 1000
 """The maximum number of cassettes in the list of models."""
 MAX_FILES: Final = 10_000
 """The maximum number of files with which another is recorded."""
+MAX_TARGET: Final = 65_536
+"""Bytes of the line with the target."""
 
 
 class FolderFull(Exception):
@@ -35,6 +38,18 @@ class Folder:
             return []
         return list(islice(filter(NAME.fullmatch, sorted(found)), MAX_LISTED))
 
+    def upstreams(self) -> set[str]:
+        """Return the upstreams of all recordings; ignore broken files."""
+        found = set()
+        with contextlib.suppress(OSError):
+            for file in islice(self._path.glob(f"*{SUFFIX}"), MAX_FILES):
+                if not NAME.fullmatch(file.name.removesuffix(SUFFIX)):
+                    continue
+                with contextlib.suppress(OSError), self._open(file) as opened:
+                    opened.readline(MAX_BYTES)
+                    found.add(upstream_of(opened.readline(MAX_TARGET)))
+        return found - {""}
+
     def has(self, name: str) -> bool:
         """Return whether a cassette exists."""
         return self._file(name).is_file()
@@ -50,13 +65,11 @@ class Folder:
         """
         file = self._file(name)
         try:
-            found = file.stat()
-            if not S_ISREG(found.st_mode):  # a pipe would block
-                raise FileNotFoundError
-            if found.st_size > MAX_BYTES:
+            with self._open(file) as opened:
+                data = opened.read(MAX_BYTES + 1)
+            if len(data) > MAX_BYTES:
                 raise _broken(file, f"it is larger than {MAX_BYTES} bytes")
-            with file.open("rb") as opened:
-                return parse_cassette(opened.read(MAX_BYTES))
+            return parse_cassette(data)
         except FileNotFoundError:
             raise RequestError(
                 "model_not_found",
@@ -86,6 +99,11 @@ class Folder:
             written.replace(self._file(name))
         finally:
             written.unlink(missing_ok=True)
+
+    def _open(self, file: Path) -> BinaryIO:
+        if not S_ISREG(file.stat().st_mode):  # a pipe would block
+            raise FileNotFoundError
+        return file.open("rb")
 
     def _file(self, name: str) -> Path:
         if not NAME.fullmatch(name):  # a bug: `parse_options` has checked clients' names

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ import httpx2
 import msgspec
 from msgspec import Meta
 
+from ..cassettes.folder import Folder
 from ..demo import MODELS
 from ..dialects.upstream_format import MODEL, Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
@@ -45,6 +47,10 @@ DEMO: Final = Upstream("demo", "http://demo/v1", models=(*MODELS,), prefixed=Fal
 
 OWN: Final = (DEMO.name, CASSETTE.name)
 """The names of upstreams within this process."""
+
+REPLAYED_KEY: Final = "replayed"
+REPLAYED_URL: Final = "http://127.0.0.1:9"
+"""A port without a server: `discard` (RFC 863)."""
 
 Text = Annotated[str, Meta(min_length=1)]
 """For values where an empty string would be mistaken for absence."""
@@ -94,6 +100,8 @@ def build_upstreams(
     Raises:
         SettingsError: a table, a key or a value is invalid.
     """
+    if settings.record_cassettes == "replay" and settings.cassettes:
+        environ = {**environ, **_replace_keys(Path(settings.cassettes), environ)}
     if not isinstance(tables, dict):
         raise SettingsError(f"{where}upstream: write tables such as [upstream.openai]")
     builders = []
@@ -148,6 +156,23 @@ def _is_added(preset: Preset, environ: Mapping[str, str]) -> bool:
     url = preset.base_url_env in environ
     added = {"key": key, "URL": url, "key or URL": key or url, "key and URL": key and url}
     return added.get(preset.added_by, False)
+
+
+def _replace_keys(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that add the providers of recorded cassettes, for replay without keys.
+
+    Requests have to select the same targets as when they were recorded.
+    """
+    found: dict[str, str] = {}
+    for name in Folder(folder).upstreams():
+        preset = PRESETS.get(name)
+        if preset is None or any(variable in environ for variable in preset.key_env):
+            continue
+        if preset.key_env:
+            found[preset.key_env[0]] = REPLAYED_KEY
+        if preset.base_url_env is not None and preset.base_url_env not in environ:
+            found[preset.base_url_env] = REPLAYED_URL
+    return found
 
 
 class _Builder(NamedTuple):
