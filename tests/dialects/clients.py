@@ -30,7 +30,7 @@ STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 USER = {"role": "user", "content": "Hi"}
 TEXT = {"type": "text", "text": "Hi"}
 HEAD: list[e.Event] = [
-    e.StreamStart(STREAM, "m", 1_700_000_000, {USAGE: "1"}),
+    e.StreamStart(STREAM, "m", 1_700_000_000, {USAGE: "1", "protocol_version": "1.0"}),
     e.StreamTarget("u", "m-1", 1, "up-1"),
 ]
 """How a log begins, of a client that asks for the usage too."""

@@ -88,7 +88,7 @@ _STOP = _chat({"index": 0, "delta": {}, "finish_reason": "stop"})
 
 CHAT: dict[str, Shape] = {
     "tiny texts": many(lambda n: _delta(content="a")),
-    "turns of text and reasoning": turns(lambda n: _delta(content="a"), lambda n: _delta(reasoning="b")),
+    "turns of text and reasoning": turns(lambda n: _delta(content="a"), lambda n: _delta(reasoning=f"b{n}")),
     "results of a search": many(lambda n: _chat({"index": 0, "delta": {"content": "a"}}, web_search=[{"link": f"https://a/{n % 50}"}, {"link": f"https://b/{n}"}])),
     "calls": many(lambda n: _call(index=n, id=f"i{n}", **_fragment("{}", name="f"))),
     "calls of one id": many(lambda n: _call(index=n, id="i", **_fragment("{}", name="f"))),

@@ -115,7 +115,6 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
     "ag_ui": [
         ({"messages": []}, "messages: the conversation is empty; send a message"),
         ({"threadId": None}, "threadId: expected `str`"),
-        ({"surprise": 1}, "unknown field `surprise`"),
         ({"resume": [{"interruptId": "i", "status": "resolved"}]}, "resume: the relay never interrupts runs; send `messages`"),
         ({"forwardedProps": {"temperature": 9}}, "forwardedProps.temperature: expected `float` <= 2"),
         ({"messages": [{**USER, "role": "robot"}]}, "messages[0].role: invalid value 'robot'"),
@@ -321,7 +320,7 @@ BESIDE = sorted({*ChatRequest.__struct_fields__} - {*ChatBody.__struct_fields__}
 def test_no_client_sets_what_is_beside_its_request(client_format: str, name: str) -> None:
     """They decide what is passed through, and what may be spent."""
     value = {"tokens": 10**6, "client_format": client_format, "body": {}}
-    if client_format in ("native", "ui", "ag_ui"):
+    if client_format in ("native", "ui"):
         with pytest.raises(RequestError, match=f"unknown field `{name}`"):
             parse(client_format, **{name: value})
         return
