@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.dialects.writing.request_rules import OPENAI_NAMES, find_short_names
+from app.dialects.openai_chat.upstream.rules import NAMES as OPENAI_NAMES
+from app.dialects.writing.request_rules import find_short_names
 from app.requests import parse_chat_request
 from app.testing.upstream import Call, Step, head, reply, serve_upstream
 from app.testing.upstream import send as send_bytes

@@ -115,7 +115,8 @@ def json_text(**more: Any) -> dict[str, Any]:
 
 
 def mode(mode: str, **more: Any) -> dict[str, Any]:
-    return {"toolConfig": {"functionCallingConfig": {"mode": mode, **more}}}
+    declared = {"tools": [{"functionDeclarations": [{"name": "f"}]}]}
+    return {**declared, "toolConfig": {"functionCallingConfig": {"mode": mode, **more}}}
 
 
 def options(**options: Any) -> dict[str, Any]:
@@ -147,7 +148,7 @@ FIELDS: dict[str, list[Any]] = {
         ({}, {}, {"effort_field": "reasoning"}),
         ({"tool_choice": "required"}, {"tool_choice": "required"}),
         ({"tool_choice": "required"}, {"tool_choice": "any"}, {"required_word": "any"}),
-        ({"tool_choice": "none"}, {"tool_choice": "none"}, {"required_word": "any"}),
+        ({"tool_choice": "none"}, {}, {"required_word": "any"}),
         (
             {"user": "u", "seed": 1, "metadata": {}},
             {"metadata": {}},
@@ -185,7 +186,7 @@ FIELDS: dict[str, list[Any]] = {
                 }
             },
         ),
-        ({"tool_choice": "none"}, {"tool_choice": "none"}),
+        ({"tool_choice": "none"}, {}),
         ({"tool_choice": BY_NAME}, {"tool_choice": {"type": "function", "name": "f"}}),
         (
             {"temperature": 0, "provider_options": {"temperature": 1, "store": True, "n": None}},
@@ -335,10 +336,11 @@ FIELDS: dict[str, list[Any]] = {
                 ]
             },
         ),
-        ({"tool_choice": "auto"}, mode("AUTO")),
-        ({"tool_choice": "none"}, mode("NONE")),
-        ({"tool_choice": "required"}, mode("ANY")),
-        ({"tool_choice": BY_NAME}, mode("ANY", allowedFunctionNames=["f"])),
+        ({"tool_choice": "auto"}, {}),
+        ({"tools": [F], "tool_choice": "auto"}, mode("AUTO")),
+        ({"tools": [F], "tool_choice": "none"}, mode("NONE")),
+        ({"tools": [F], "tool_choice": "required"}, mode("ANY")),
+        ({"tools": [F], "tool_choice": BY_NAME}, mode("ANY", allowedFunctionNames=["f"])),
     ],
     "gemini_interactions": [
         (UNSENT, {}),
@@ -398,7 +400,7 @@ FIELDS: dict[str, list[Any]] = {
         ({"stop": ["a", "b"]}, {"stop_sequences": ["a", "b"]}),
         ({"max_tokens": 5}, {"max_tokens": 5}),
         (LIMITS, {"max_tokens": 6}),
-        ({"presence_penalty": 0, **PENALTIES}, PENALTIES),
+        (PENALTIES, {**PENALTIES, "frequency_penalty": 0}),
         ({"presence_penalty": 0}, {"presence_penalty": 0}),
         (BOTH_LOGPROBS, {"logprobs": True}),
         ({"reasoning_effort": "none"}, THINKING),

@@ -5,11 +5,23 @@ choice may force a call.
 """
 
 import re
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
 
-from ...requests import ChatRequest, ToolChoice
+from ...requests import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    ToolChoice,
+    ToolMessage,
+    UserMessage,
+)
+from ..reasoning_signatures import CLAUDE_REDACTED, CLAUDE_THINKING
 
 _VERSION: Final = re.compile(r"claude-(?:[a-z]+-)?([0-9])(?:[-.]([0-9]{1,2}))?(?![0-9])")
 """Matches "claude-3-7-sonnet-20250219", "claude-haiku-4-5@20251001", "claude-opus-5"."""
@@ -59,17 +71,22 @@ def choose_sampling(request: ChatRequest, *, model: str) -> tuple[ChatRequest, l
     return msgspec.structs.replace(request, **fields), [change]
 
 
-def drop_blank_stops(request: ChatRequest) -> tuple[ChatRequest, list[str]]:
-    """Return a request without stop sequences of white space.
+def begins_with_call(messages: Sequence[Message]) -> bool:
+    """Return whether the results of a turn with tool calls are last, and it has no thinking.
 
-    `stop_sequences: each stop sequence must contain non-whitespace` (400 of the Messages API).
+    `Expected thinking or redacted_thinking, but found tool_use` (400 of models that think with a
+    budget, Kilo-Org/kilocode#5219, 2026-01-20).
     """
-    stops = request.stops or []
-    kept = [stop for stop in stops if stop.strip()]
-    if len(kept) == len(stops):
-        return request, []
-    change = "does not allow stop sequences of white space: dropped"
-    return msgspec.structs.replace(request, stop=kept or None), [change]
+    if not messages or not isinstance(messages[-1], ToolMessage):
+        return False
+    turn = takewhile(lambda one: not isinstance(one, UserMessage), reversed(messages))
+    asked = [one for one in turn if isinstance(one, AssistantMessage)]
+    parts = asked[-1].content if asked and isinstance(asked[-1].content, list) else []
+    ours = (None, CLAUDE_THINKING)
+    first = parts[0] if parts else None
+    signed = isinstance(first, ReasoningPart) and first.signature and first.format in ours
+    opaque = isinstance(first, OpaquePart) and first.format in (CLAUDE_THINKING, CLAUDE_REDACTED)
+    return not (signed or opaque)
 
 
 def leave_out_refused(

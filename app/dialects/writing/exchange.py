@@ -35,7 +35,7 @@ _GO_ON: Final = "Go on."
 
 
 class ExchangeForm(NamedTuple):
-    """The requirements of a format on calls and on the last turn."""
+    """The requirements of a format on turns and calls."""
 
     ids: re.Pattern[str] = _ANY
     """The ids that it allows."""
@@ -55,6 +55,8 @@ class ExchangeForm(NamedTuple):
     """Whether the last turn may be the assistant's, for the model to continue."""
     trailing_space: bool = True
     """Whether such a turn may end in white space."""
+    blank: bool = True
+    """Whether messages may be blank; else they are not rendered, and the last is replaced."""
 
 
 class Exchange(NamedTuple):
@@ -74,6 +76,8 @@ def arrange(messages: list[Message], form: ExchangeForm) -> Exchange:
     changes: list[str] = []
     if not form.files:
         messages = _leave_out_files(messages, changes)
+    if not form.blank and messages and isinstance(messages[-1], UserMessage):
+        messages = _fill_last(messages, changes)
     if not _is_arranged(messages, form):
         messages = list(_Arranged(messages, form, changes))
     if not form.prefill and messages and _is_answer(messages[-1]):
@@ -137,6 +141,27 @@ def _trim_last(messages: list[Message], changes: list[str]) -> list[Message]:
         parts = [*parts[:-1], *rest]
     ending = [msgspec.structs.replace(last, content=parts)] if parts else []
     return [*messages[:-1], *ending]
+
+
+def _is_blank(message: Message) -> bool:
+    """Return whether a message other than a result or a call has nothing but white space."""
+    content: Any = message.content
+    if isinstance(content, list):
+        texts = [part.text for part in content if isinstance(part, TextPart)]
+        content = "".join(texts) if len(texts) == len(content) else "a part"
+    if isinstance(message, AssistantMessage):
+        others = message.tool_calls or message.refusal or message.reasoning_content
+        return not (others or (content and content.strip()))
+    return not isinstance(message, ToolMessage) and not content.strip()
+
+
+def _fill_last(messages: list[Message], changes: list[str]) -> list[Message]:
+    """Return a conversation whose last message is not blank, if it follows an answer."""
+    before = next((one for one in reversed(messages) if not _is_blank(one)), None)
+    if before is messages[-1] or before is None or not _is_answer(before):
+        return messages
+    changes.append(f"does not allow an empty last message: sent {_GO_ON!r}")
+    return [*messages[:-1], UserMessage(_GO_ON)]
 
 
 def _leave_out_files(messages: list[Message], changes: list[str]) -> list[Message]:

@@ -1,75 +1,122 @@
-"""What the providers of a format refuse in turns and names of tools, as data, and the fit to it.
+"""The types of rules that providers have for requests, and the fit of a request to them.
 
-Each row has its source; a builder fits its turns by them, and says so by its changes.
+The rules themselves stand in `rules.py` of each format's `upstream/`, each with its source; a
+builder fits a request by them and lists its changes, or refuses it and names the field.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-from ...requests import AssistantMessage, ChatRequest, ToolChoice
+from ...requests import AssistantMessage, ChatRequest, ImagePart, Message, Tool, ToolChoice
+from .conversation import parse_data_url, unsupported
+
+NOT_BLANK: Final = re.compile(r".*\S.*", re.DOTALL)
+NOT_EMPTY: Final = re.compile(r".+", re.DOTALL)
+ANY_TEXT: Final = re.compile(r".*", re.DOTALL)
+
 
 BEGIN: Final = "Begin."
 """The text of a turn of the user that a provider requires and the client did not send."""
 
 
-class TurnRules(NamedTuple):
-    """The requirements of a format on its turns, beyond those of `ExchangeForm`."""
-
-    user_first: bool = False
-    """Whether the first turn must be the user's."""
-    text_beside: str = ""
-    """The kind of block that needs a text in its turn."""
-
-
-ANTHROPIC_TURNS: Final = TurnRules()
-"""A system prompt alone is refused: `messages: at least one message is required` (400 of the
-Messages API, 2026-09)."""
-
-CONVERSE_TURNS: Final = TurnRules(user_first=True, text_beside="document")
-"""`A conversation must start with a user message`, `The value at messages is empty`, `A text block
-must be included in the content when using documents` (ValidationException of Converse, 2026-03)."""
-
-
 def fit_turns(
-    turns: list[dict[str, Any]], rules: TurnRules, *, text: dict[str, Any] | None = None
+    turns: list[dict[str, Any]],
+    begin: dict[str, Any],
+    *,
+    refuses_first: Callable[[dict[str, Any]], bool] = lambda turn: False,
 ) -> list[str]:
-    """Add to rendered turns what a format requires; return the changes.
-
-    `text` has the members of a text block beside its text.
-    """
-    added = [{**(text or {}), "text": BEGIN}]
-    changes = []
+    """Begin rendered turns with one of the user, if a format requires it; return the change."""
     if not turns:
-        changes.append(f"does not allow a conversation without a message: added {BEGIN!r}")
-        turns.append({"role": "user", "content": added})
-    elif rules.user_first and turns[0]["role"] != "user":
-        changes.append(f"does not allow a first message of the assistant: added {BEGIN!r}")
-        turns.insert(0, {"role": "user", "content": added})
-    kind = rules.text_beside
-    for turn in turns if kind else ():
-        blocks = turn["content"]
-        if any(kind in block for block in blocks) and not any("text" in one for one in blocks):
-            changes.append(f"does not allow a {kind} without a text: added one")
-            turn["content"] = [*blocks, {"text": f"See the {kind}."}]
-    return list(dict.fromkeys(changes))
+        turns.append(begin)
+        return [f"does not allow a conversation without a message: added {BEGIN!r}"]
+    if not refuses_first(turns[0]):
+        return []
+    turns.insert(0, begin)
+    return [f"does not allow a first message of the assistant: added {BEGIN!r}"]
 
 
-OPENAI_NAMES: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""`Invalid 'tools[0].function.name': string does not match pattern`, `string too long` (400 of Chat
-Completions and Responses, 2025-12); compatible hosts repeat it."""
+class StopRules(NamedTuple):
+    """The requirements of a format on stop sequences."""
 
-CONVERSE_NAMES: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""API reference of ToolSpecification."""
+    allowed: re.Pattern[str]
+    """Others are dropped."""
+    most: int | None = None
+    """More are refused."""
 
-ANTHROPIC_NAMES: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-"""`tools.0.custom.name: String should match pattern` (400 of the Messages API, 2026-03)."""
 
-GEMINI_NAMES: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
-"""API reference of FunctionDeclaration."""
+def fit_stops(
+    request: ChatRequest, rules: StopRules, *, format: str
+) -> tuple[ChatRequest, list[str]]:
+    """Return a request with the stop sequences that a format allows, and the changes.
+
+    Raises:
+        RequestError: there are too many.
+    """
+    stops = request.stops or []
+    kept = [stop for stop in stops if rules.allowed.fullmatch(stop)]
+    if rules.most is not None and len(kept) > rules.most:
+        raise unsupported("stop", f"more than {rules.most} stop sequences", format=format)
+    if len(kept) == len(stops):
+        return request, []
+    kind = "of white space" if rules.allowed is NOT_BLANK else "without a character"
+    change = f"does not allow stop sequences {kind}: dropped"
+    return replace(request, stop=kept or None), [change]
+
+
+def check_images(messages: Sequence[Message], allowed: Container[str], *, format: str) -> None:
+    """Refuse inline images of other media types than these.
+
+    Raises:
+        RequestError: there is one.
+    """
+    for number, message in enumerate(messages):
+        for index, part in enumerate(message.content if isinstance(message.content, list) else ()):
+            found = isinstance(part, ImagePart) and parse_data_url(part.image_url.url)
+            if found and found[0] not in allowed:
+                path = f"messages[{number}].content[{index}]"
+                raise unsupported(path, f"an image of the type {found[0][:80]!r}", format=format)
+
+
+def fit_object(schema: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a tool's schema with the members that a schema of arguments must have."""
+    given = schema or {}
+    if given.get("type", "object") != "object" or {"type", "properties"} <= given.keys():
+        return given
+    return {"type": "object", "properties": {}, **given}
+
+
+def fit_tool_schemas(
+    request: ChatRequest, refused: frozenset[str]
+) -> tuple[ChatRequest, list[str]]:
+    """Return a request whose tools' schemas lack these keywords at their top, and the changes.
+
+    The keywords move into the tool's description, where the model reads them.
+    """
+    moved: set[str] = set()
+
+    def fit(tool: Tool) -> Tool:
+        schema = tool.function.parameters or {}
+        found = {name: value for name, value in schema.items() if name in refused}
+        if not found:
+            return tool
+        moved.update(found)
+        rest = {name: value for name, value in schema.items() if name not in found}
+        text = f"Arguments: {msgspec.json.encode(found).decode()}"
+        text = "\n\n".join(filter(None, (tool.function.description, text)))
+        return replace(tool, function=replace(tool.function, parameters=rest, description=text))
+
+    tools = [fit(tool) for tool in request.tools or ()]
+    if not moved:
+        return request, []
+    names = ", ".join(sorted(moved))
+    change = f"does not allow {names} at the top of a tool's schema: moved into its description"
+    return replace(request, tools=tools), [change]
+
 
 _SHORT: Final = 64
 """Characters that all formats allow."""

@@ -67,7 +67,7 @@ def test_results_may_be_images_or_nothing() -> None:
 
     assert results["content"] == [
         {"toolResult": {"toolUseId": "t", "content": [{"text": "r"}, {"image": picture}]}},
-        {"toolResult": {"toolUseId": "u", "content": []}},
+        {"toolResult": {"toolUseId": "u", "content": [{"text": "There is no output."}]}},
     ]
 
 

@@ -20,7 +20,9 @@ CONTENTS = [{"role": "user", "parts": [{"text": "hi"}]}]
 
 
 def contents(*messages: dict[str, Any], **options: Any) -> Any:
-    return render({"messages": list(messages)}, **options)["contents"]
+    """Return the turns of messages, without that of the user which a call has to follow."""
+    asked = [] if "tool_calls" not in messages[0] else [{"role": "user", "content": "Hi"}]
+    return render({"messages": [*asked, *messages]}, **options)["contents"][len(asked) :]
 
 
 def parts(*content: dict[str, Any]) -> Any:

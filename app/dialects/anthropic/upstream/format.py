@@ -9,7 +9,6 @@ from ...upstream_format import (
     UpstreamFormat,
     find_no_tool,
 )
-from ...writing.request_rules import ANTHROPIC_NAMES
 from ...writing.token_counts import CountCall, send_some
 from .. import NAME, OLDEST_VERSION, VERSION
 from . import request
@@ -17,6 +16,7 @@ from .bedrock_invoke import Decoder as BedrockDecoder
 from .bedrock_invoke import render_count
 from .parser import Parser
 from .passthrough import add_system, mark_cache, pass_on, pass_on_bedrock, pass_on_vertex
+from .rules import NAMES
 
 _COUNTED = (
     "messages system tools tool_choice thinking output_config output_format cache_control"
@@ -48,7 +48,7 @@ DIALECT = UpstreamFormat(
     decoder=LenientDecoder,
     parser=Parser,
     render_request=request.render_request,
-    tool_names=ANTHROPIC_NAMES,
+    tool_names=NAMES,
     quirks=request.Quirks,
     headers={VERSION: OLDEST_VERSION},
     models_path="v1/models",
@@ -66,7 +66,6 @@ DIALECT = UpstreamFormat(
 VERTEX = DIALECT._replace(
     path="{model}:streamRawPredict",
     render_request=request.render_vertex_request,
-    tool_names=ANTHROPIC_NAMES,
     headers={},
     models_path=None,
     passthrough={
@@ -84,7 +83,6 @@ BEDROCK = DIALECT._replace(
     path="model/{model}/invoke-with-response-stream",
     decoder=BedrockDecoder,
     render_request=request.render_bedrock_request,
-    tool_names=ANTHROPIC_NAMES,
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     find_hosted_tool=find_no_tool,

@@ -35,6 +35,7 @@ from ...writing.conversation import (
     parse_object,
     unsupported,
 )
+from .rules import IMAGES, MAX_MARKS
 
 FORMAT: Final = "Anthropic Messages"
 
@@ -71,6 +72,17 @@ def mark_last(blocks: Blocks, mark: CacheControl | None) -> Blocks:
     if mark is not None and blocks and "thinking" not in blocks[-1]["type"]:
         blocks[-1].setdefault("cache_control", render_mark(mark))
     return blocks
+
+
+def limit_marks(body: dict[str, Any]) -> list[str]:
+    """Remove the first cache marks of a body beyond those that are allowed; return the change."""
+    turns = [block for turn in body["messages"] for block in turn["content"]]
+    blocks = [*body.get("tools", ()), *body.get("system", ()), *turns]
+    marked = [block for block in blocks if "cache_control" in block]
+    surplus = marked[: max(0, len(marked) + ("cache_control" in body) - MAX_MARKS)]
+    for block in surplus:
+        del block["cache_control"]
+    return [f"allows {MAX_MARKS} cache_control: dropped the first"] if surplus else []
 
 
 def render_mark(mark: CacheControl | None) -> dict[str, str] | None:
@@ -141,7 +153,13 @@ def _image(url: str, *, path: str) -> dict[str, Any]:
     inline = parse_data_url(url)
     if inline is None:
         raise unsupported(path, "an image by this kind of URL", format=FORMAT)
-    return {"type": "image", "source": _base64(*inline)}
+    return _inline_image(*inline, path=path)
+
+
+def _inline_image(media_type: str, data: str, *, path: str) -> dict[str, Any]:
+    if media_type not in IMAGES:
+        raise unsupported(path, f"an image of the type {media_type[:80]!r}", format=FORMAT)
+    return {"type": "image", "source": _base64(IMAGES[media_type], data)}
 
 
 def _file(file: FileSource, *, path: str) -> dict[str, Any]:
@@ -156,7 +174,7 @@ def _file(file: FileSource, *, path: str) -> dict[str, Any]:
         raise unsupported(path, "a file without a base64 data: or https: URL", format=FORMAT)
     media_type, data = inline
     if media_type.startswith("image/"):
-        return {"type": "image", "source": _base64(media_type, data)}
+        return _inline_image(media_type, data, path=path)
     if media_type == "application/pdf":
         source = _base64(media_type, data)
     elif media_type.startswith("text/"):

@@ -1,6 +1,5 @@
 """Builder of Anthropic Messages requests, for all of its platforms."""
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Final, Literal
@@ -13,8 +12,8 @@ from ...upstream_format import OPENAI_ONLY, RenderedRequest
 from ...upstream_format import Quirks as CommonQuirks
 from ...writing.chat_extras import is_claudes
 from ...writing.claude import (
+    begins_with_call,
     choose_sampling,
-    drop_blank_stops,
     find_version,
     is_thinking,
     leave_out_refused,
@@ -22,9 +21,10 @@ from ...writing.claude import (
 )
 from ...writing.conversation import JSON_ONLY, fit_user, refuse_choices, restrict_tools, unsupported
 from ...writing.enforced_schemas import fit_schemas
-from ...writing.exchange import ExchangeForm, arrange
-from ...writing.request_rules import ANTHROPIC_TURNS, fit_turns
-from .messages import FORMAT, mark_last, render_mark, render_messages
+from ...writing.exchange import arrange
+from ...writing.request_rules import BEGIN, fit_stops, fit_tool_schemas, fit_turns
+from .messages import FORMAT, limit_marks, mark_last, render_mark, render_messages
+from .rules import FORM, MAX_USER, STOPS, TOP_KEYWORDS
 
 IGNORED: Final = OPENAI_ONLY | {
     "seed",
@@ -40,9 +40,6 @@ IGNORED: Final = OPENAI_ONLY | {
 
 _VERTEX_VERSION: Final = "vertex-2023-10-16"
 _BEDROCK_VERSION: Final = "bedrock-2023-05-31"
-
-_MAX_USER: Final = 256
-_FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_-]+"), unique=True, trailing_space=False)
 
 _BUDGETS: Final = {
     **dict.fromkeys(("minimal", "low"), 1024),
@@ -117,20 +114,24 @@ def continues(request: ChatRequest, *, model: str, quirks: Quirks) -> bool:
 
 def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatRequest, list[str]]:
     thinks = _thinks(request)
-    form = _FORM._replace(prefill=takes_prefill(model, thinks=thinks))
+    form = FORM._replace(prefill=takes_prefill(model, thinks=thinks))
     messages, changes = arrange(request.messages, form)
     if messages is not request.messages:
         request = msgspec.structs.replace(request, messages=messages)
     if not quirks.sampling:
         request = msgspec.structs.replace(request, temperature=None, top_p=None)
     dropped: list[str] = []
-    if thinks:
-        budgeted = _is_budgeted(model, quirks)
+    budgeted = _is_budgeted(model, quirks)
+    if budgeted and request.reasoning_effort and begins_with_call(messages):
+        request = msgspec.structs.replace(request, reasoning_effort=None)
+        dropped = ["requires the thinking before an earlier tool call: dropped reasoning_effort"]
+    elif thinks:
         request, dropped = leave_out_refused(request, model=model, budgeted=budgeted)
     request, chosen = choose_sampling(request, model=model)
-    request, blank = drop_blank_stops(request)
+    request, blank = fit_stops(request, STOPS, format=FORMAT)
+    request, moved = fit_tool_schemas(request, TOP_KEYWORDS)
     request, fitted = fit_schemas(request)
-    return request, [*changes, *dropped, *chosen, *blank, *fitted]
+    return request, [*changes, *dropped, *chosen, *blank, *moved, *fitted]
 
 
 def _render(
@@ -152,7 +153,8 @@ def _render(
     request, changes = _fit(restrict_tools(request), model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
-    changes += fit_turns(turns, ANTHROPIC_TURNS, text={"type": "text"})
+    # A system prompt alone: `messages: at least one message is required` (2026-09).
+    changes += fit_turns(turns, {"role": "user", "content": [{"type": "text", "text": BEGIN}]})
     if isinstance(request.response_format, JsonObjectFormat):
         system.append({"type": "text", "text": JSON_ONLY})
     mark = render_mark(request.cache_control)
@@ -160,7 +162,7 @@ def _render(
     if mark and not automatic and turns:
         mark_last(turns[-1]["content"], request.cache_control)
     limit = request.limit or quirks.default_max_tokens
-    user = fit_user(request.user or request.safety_identifier, longest=_MAX_USER)
+    user = fit_user(request.user or request.safety_identifier, longest=MAX_USER)
     body: dict[str, Any] = {
         "max_tokens": limit,
         "messages": turns,
@@ -173,6 +175,7 @@ def _render(
         **_output(request, limit=limit, budgeted=_is_budgeted(model, quirks)),
     }
     fields = {name: value for name, value in body.items() if value not in (None, [], {})}
+    changes += limit_marks(fields)
     body = {**fields, **(msgspec.to_builtins(request.provider_options) or {})}
     return RenderedRequest(finish(body, model=model), changes)
 

@@ -3,10 +3,10 @@
 from ....framing.eventstream import Decoder
 from ... import embeddings_calls
 from ...upstream_format import OptionNames, Quirks, UpstreamFormat, under
-from ...writing.request_rules import CONVERSE_NAMES
 from ...writing.token_counts import CountCall
 from . import request
 from .parser import Parser
+from .rules import NAMES
 
 _OPTIONS = OptionNames(
     refused={
@@ -36,7 +36,7 @@ CONVERSE = UpstreamFormat(
     decoder=Decoder,
     parser=Parser,
     render_request=request.render_request,
-    tool_names=CONVERSE_NAMES,
+    tool_names=NAMES,
     quirks=Quirks,
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,

@@ -26,34 +26,11 @@ from ...writing.conversation import (
     parse_data_url,
     unsupported,
 )
+from .rules import DOCUMENTS, IMAGES, MAX_DOCUMENTS, NO_OUTPUT, TEXT_BESIDE, VIDEOS
 from .signatures import SIGNATURE, render_redacted
 
 FORMAT: Final = "Bedrock Converse"
 
-_IMAGES: Final = {
-    "image/png": "png",
-    "image/jpeg": "jpeg",
-    "image/jpg": "jpeg",
-    "image/gif": "gif",
-    "image/webp": "webp",
-}
-_DOCUMENTS: Final = {
-    "application/pdf": "pdf",
-    "text/csv": "csv",
-    "application/msword": "doc",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.ms-excel": "xls",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-    "text/html": "html",
-    "text/plain": "txt",
-    "text/markdown": "md",
-}
-_VIDEOS: Final = {
-    **{kind: kind for kind in ("flv", "mkv", "mov", "mp4", "mpeg", "mpg", "webm", "wmv")},
-    **{"quicktime": "mov", "x-flv": "flv", "x-matroska": "mkv", "x-ms-wmv": "wmv"},
-    **{"3gpp": "three_gp", "3gp": "three_gp"},
-}
-"""Formats by subtypes and endings: API reference of VideoBlock."""
 _MAX_NAME: Final = 200
 _MAX_PARSED: Final = 1_000
 """The number of parsed characters of a file name."""
@@ -178,12 +155,32 @@ def render_tool(message: ToolMessage, *, path: str, points: Points) -> list[dict
                 content += render_text(part.text)
             else:
                 content.append(_render_image(part, path=f"{path}.content[{index}]"))
+    content = content or [{"text": NO_OUTPUT}]
     result: dict[str, Any] = {"toolUseId": message.tool_call_id, "content": content}
     if message.is_error:
         result["status"] = "error"
     blocks: list[dict[str, Any]] = [{"toolResult": result}]
     points.add(blocks, mark)
     return blocks
+
+
+def add_texts(turns: list[dict[str, Any]]) -> list[str]:
+    """Add a text to turns of documents alone; return the changes.
+
+    Raises:
+        RequestError: a turn has too many documents.
+    """
+    changes = []
+    for number, turn in enumerate(turns):
+        blocks = turn["content"]
+        count = sum(TEXT_BESIDE in block for block in blocks)
+        if count > MAX_DOCUMENTS:
+            what = f"more than {MAX_DOCUMENTS} documents"
+            raise unsupported(f"messages: turn {number + 1}", what, format=FORMAT)
+        if count and not any("text" in block for block in blocks):
+            changes = [f"does not allow a {TEXT_BESIDE} without a text: added one"]
+            turn["content"] = [*blocks, {"text": f"See the {TEXT_BESIDE}."}]
+    return changes
 
 
 def render_text(content: object) -> list[dict[str, Any]]:
@@ -212,26 +209,26 @@ def _render_image(part: ImagePart, *, path: str) -> dict[str, Any]:
     url = part.image_url.url
     if url.startswith("s3://"):
         kind = {"jpg": "jpeg"}.get(ending := url.rpartition(".")[2].lower(), ending)
-        if kind not in _IMAGES.values():
+        if kind not in IMAGES.values():
             raise unsupported(path, "an image of an unknown type", format=FORMAT)
         return {"image": {"format": kind, "source": {"s3Location": {"uri": url}}}}
     parsed = parse_data_url(url)
     if parsed is None:
         raise unsupported(path, "an image by its URL (send a data: URL)", format=FORMAT)
     media_type, data = parsed
-    if media_type not in _IMAGES:
+    if media_type not in IMAGES:
         raise unsupported(path, f"an image of the type {media_type[:80]!r}", format=FORMAT)
-    return {"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}
+    return {"image": {"format": IMAGES[media_type], "source": {"bytes": data}}}
 
 
 def _render_video(part: VideoPart, *, path: str) -> dict[str, Any]:
     url = part.video_url.url
     parsed = parse_data_url(url)
     ending = parsed[0].removeprefix("video/") if parsed else url.rpartition(".")[2].lower()
-    kind = _VIDEOS.get(ending, ending)
+    kind = VIDEOS.get(ending, ending)
     if parsed is None and not url.startswith("s3://"):
         raise unsupported(path, "a video by its URL (send a data: or s3: URL)", format=FORMAT)
-    if kind not in _VIDEOS.values():
+    if kind not in VIDEOS.values():
         raise unsupported(path, f"a video of the type {ending[:80]!r}", format=FORMAT)
     source: dict[str, Any] = {"bytes": parsed[1]} if parsed else {"s3Location": {"uri": url}}
     return {"video": {"format": kind, "source": source}}
@@ -243,8 +240,8 @@ def _render_document(part: FilePart, *, path: str, names: DocumentNames) -> dict
         subject = "a file by its id" if part.file.file_id else "a file without a data: URL"
         raise unsupported(path, subject, format=FORMAT)
     media_type, data = parsed
-    if media_type not in _DOCUMENTS:
+    if media_type not in DOCUMENTS:
         raise unsupported(path, f"a file of the type {media_type[:80]!r}", format=FORMAT)
     name = names.take(part.file.filename)
     source = {"bytes": data}
-    return {"document": {"format": _DOCUMENTS[media_type], "name": name, "source": source}}
+    return {"document": {"format": DOCUMENTS[media_type], "name": name, "source": source}}

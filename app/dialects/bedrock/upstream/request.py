@@ -1,6 +1,5 @@
 """Renderer of requests to Bedrock's ConverseStream. The model is in the path, not in the body."""
 
-import re
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +23,6 @@ from ...writing.cache_marks import is_marked
 from ...writing.chat_extras import is_claudes, render_at
 from ...writing.claude import (
     choose_sampling,
-    drop_blank_stops,
     find_version,
     is_thinking,
     leave_out_refused,
@@ -38,18 +36,20 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.enforced_schemas import fit_schemas
-from ...writing.exchange import ExchangeForm, arrange
-from ...writing.request_rules import CONVERSE_TURNS, fit_turns
+from ...writing.exchange import arrange
+from ...writing.request_rules import BEGIN, fit_stops, fit_turns
 from ...writing.token_counts import pick
 from .messages import (
     FORMAT,
     DocumentNames,
     Points,
+    add_texts,
     render_assistant,
     render_system,
     render_tool,
     render_user,
 )
+from .rules import CLAUDE_STOPS, FIRST_ROLE, FORM, STOPS, USED_TOOLS
 
 IGNORED: Final = OPENAI_ONLY | {
     "frequency_penalty",
@@ -66,7 +66,6 @@ IGNORED: Final = OPENAI_ONLY | {
 """The request fields without a counterpart in Converse."""
 
 
-_FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True, links=False)
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _HIGHEST_WITHOUT_THINKING: Final = "high"
 _ANYTHING: Final[dict[str, Any]] = {"type": "object"}
@@ -94,10 +93,15 @@ def render_request(
     if isinstance(request.response_format, JsonObjectFormat):
         system.append({"text": JSON_ONLY})
     turns = _render_messages(request, model=model, points=points)
-    changes += fit_turns(turns, CONVERSE_TURNS)
+    changes += fit_turns(
+        turns,
+        {"role": FIRST_ROLE, "content": [{"text": BEGIN}]},
+        refuses_first=lambda turn: turn["role"] != FIRST_ROLE,
+    )
+    changes += add_texts(turns)
     tools = _render_tools(request, points=points)
     if tools is None and (tools := _render_used_tools(request)) is not None:
-        changes.append("requires tools with earlier tool calls: sent those that were called")
+        changes.append(USED_TOOLS)
     body: dict[str, Any] = {
         "messages": turns,
         "system": system,
@@ -153,7 +157,7 @@ def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
     thinks = is_thinking(config)
     claude = find_version(model) is not None
     prefill = not claude or takes_prefill(model, thinks=thinks)
-    form = _FORM._replace(prefill=prefill, trailing_space=not claude)
+    form = FORM._replace(prefill=prefill, trailing_space=not claude)
     messages, arranged = arrange(request.messages, form)
     if messages is not request.messages:
         request = msgspec.structs.replace(request, messages=messages)
@@ -162,7 +166,8 @@ def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
         budgeted = config["type"] == "enabled"
         request, refused = leave_out_refused(request, model=model, budgeted=budgeted)
     request, chosen = choose_sampling(request, model=model)
-    request, blank = drop_blank_stops(request) if _is_claude(model) else (request, [])
+    stops = CLAUDE_STOPS if _is_claude(model) else STOPS
+    request, blank = fit_stops(request, stops, format=FORMAT)
     request, changes = _fit_effort(request, model=model, thinks=thinks)
     request, fitted = fit_schemas(request)
     return request, [*arranged, *refused, *chosen, *blank, *changes, *fitted]
@@ -257,10 +262,7 @@ def _render_tools(request: ChatRequest, *, points: Points) -> dict[str, Any] | N
 
 def _render_used_tools(request: ChatRequest) -> dict[str, Any] | None:
     """Return the tools that earlier calls name, for a request without tools to call; None if there
-    are none.
-
-    `The toolConfig field must be defined when using toolUse and toolResult content blocks`
-    (ValidationException of Converse). Agents send such requests to compact and to make titles.
+    are none. Agents send such requests to compact and to make titles.
     """
     offered = {tool.function.name: tool for tool in request.tools or ()}
     used = dict.fromkeys(

@@ -12,6 +12,7 @@ from ....requests import (
     Message,
     SystemMessage,
     TextPart,
+    Tool,
     ToolCall,
     ToolChoice,
     ToolMessage,
@@ -28,7 +29,9 @@ from ...writing.conversation import (
     restrict_tools,
     unsupported,
 )
-from ...writing.exchange import ExchangeForm, arrange
+from ...writing.exchange import arrange
+from ...writing.request_rules import BEGIN, fit_object, fit_stops, fit_turns
+from .rules import FORM, RANGES, STOPS
 
 FORMAT: Final = "Cohere's API"
 IGNORED: Final = OPENAI_ONLY | {
@@ -51,8 +54,6 @@ render_extra: Final = render_at(
     }
 )
 
-_FORM: Final = ExchangeForm(files=False, images=False)
-_NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 4096}
 """Thinking tokens by effort. Cohere has no limit by default, nor do higher efforts."""
 
@@ -80,15 +81,22 @@ def render_request(
     request = restrict_tools(request)
     reasoning = (quirks or Quirks()).send_reasoning
     tools = request.tools or []
-    messages, changes = arrange(request.messages, _FORM)
+    messages, changes = arrange(request.messages, FORM)
+    request, blank = fit_stops(request, STOPS, format=FORMAT)
+    rendered = [
+        _render_message(message, path=f"messages[{index}]", reasoning=reasoning)
+        for index, message in enumerate(messages)
+    ]
+    # `content must not be empty`, except that of results.
+    rendered = [one for one in rendered if one["role"] == "tool" or len(one) > 2 or _has_text(one)]
+    if all(one["role"] == "system" for one in rendered):
+        changes = (*changes, *fit_turns(begun := [], {"role": "user", "content": BEGIN}))
+        rendered += begun
     body: dict[str, Any] = {
-        "messages": [
-            _render_message(message, path=f"messages[{index}]", reasoning=reasoning)
-            for index, message in enumerate(messages)
-        ],
-        "tools": [render_function(tool, parameters=_NO_PARAMETERS) for tool in tools] or None,
+        "messages": rendered,
+        "tools": [*map(_render_tool, tools)] or None,
         "strict_tools": (tools and all(tool.function.strict for tool in tools)) or None,
-        "tool_choice": _render_choice(request),
+        "tool_choice": _render_choice(request) if tools else None,
         "response_format": _render_format(request),
         "thinking": _render_thinking(request.reasoning_effort),
         "max_tokens": request.limit,
@@ -101,8 +109,31 @@ def render_request(
         "logprobs": request.logprobs,
     }
     body = {key: value for key, value in body.items() if value is not None}
+    ranged = _fit_ranges(body)
     body |= {**(request.provider_options or {}), "model": model, "stream": True}
-    return RenderedRequest(body, changes)
+    return RenderedRequest(body, [*changes, *blank, *ranged])
+
+
+def _has_text(message: dict[str, Any]) -> bool:
+    content = message.get("content") or message.get("tool_calls")
+    return bool(content.strip() if isinstance(content, str) else content)
+
+
+def _fit_ranges(body: dict[str, Any]) -> list[str]:
+    """Bring the values of a body into their ranges; return the changes."""
+    changes = []
+    for name in RANGES.keys() & body.keys():
+        least, most = RANGES[name]
+        if body[name] != (fitted := min(max(body[name], least), most)):
+            changes.append(f"does not allow {name} {body[name]}: sent {fitted}")
+            body[name] = fitted
+    return changes
+
+
+def _render_tool(tool: Tool) -> dict[str, Any]:
+    rendered = render_function(tool)
+    rendered["function"]["parameters"] = fit_object(tool.function.parameters)
+    return rendered
 
 
 def _render_message(message: Message, *, path: str, reasoning: str) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from ....framing.json_array import JsonArrayDecoder
 from ....framing.lenient import LenientDecoder
 from ...upstream_format import OptionNames, ResumableAnswer, UpstreamFormat, under
-from ...writing.request_rules import GEMINI_NAMES
 from ...writing.token_counts import CountCall
 from . import request
 from .embeddings import EMBEDDINGS
 from .interactions import request as interactions
 from .interactions.parser import Parser as InteractionsParser
 from .parser import Parser
+from .rules import NAMES
 
 _MODELS = "models?pageSize=1000"  # the default is 50
 _PROVIDER = "gcp.gemini"
@@ -41,7 +41,7 @@ DIALECT = UpstreamFormat(
     decoder=JsonArrayDecoder,
     parser=Parser,
     render_request=request.render_request,
-    tool_names=GEMINI_NAMES,
+    tool_names=NAMES,
     quirks=request.Quirks,
     models_path=_MODELS,
     ignored=request.IGNORED,
@@ -82,7 +82,7 @@ INTERACTIONS = UpstreamFormat(
     decoder=LenientDecoder,
     parser=InteractionsParser,
     render_request=interactions.render_request,
-    tool_names=GEMINI_NAMES,
+    tool_names=NAMES,
     quirks=interactions.Quirks,
     models_path=_MODELS,
     ignored=interactions.IGNORED,

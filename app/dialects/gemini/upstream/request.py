@@ -44,14 +44,11 @@ from ...writing.conversation import (
     parse_object,
     restrict_tools,
 )
-from ...writing.exchange import Exchange, ExchangeForm, arrange
+from ...writing.exchange import Exchange, arrange
+from ...writing.request_rules import BEGIN, fit_stops, fit_turns
 from ...writing.token_counts import pick
-from .media_parts import (
-    render_audio,
-    render_file,
-    render_image,
-    render_video,
-)
+from .media_parts import FORMAT, render_audio, render_file, render_image, render_video
+from .rules import ALWAYS_THINKS, CALL, CONTINUED, FORM, LEAST_BUDGET, STOPS
 
 SIGNATURE: Final = "gemini.thought_signature"
 """The format of an `opaque` with a thoughtSignature."""
@@ -60,15 +57,11 @@ PART: Final = "gemini.part"
 
 _SIGNATURES: Final = (SIGNATURE, "google.thought_signature")
 """The second is from Gemini's Chat Completions route; their data are equivalent."""
-_PREFILLED: Final = re.compile(r"gemini-(?:[12](?![0-9])|3(?:\.1)?(?![.0-9]))")
-"""The models that accept a final model turn and continue it; those after 3.1 reject it."""
 NEWEST_MAJOR: Final = 3
 NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """Gemini 3 accepts it in place of the signature of another model's call."""
 _BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
 """Google's mapping of efforts, in tokens."""
-_LEAST_BUDGET: Final = 128
-"""Of the models that cannot do without thinking, 2.5 Pro's."""
 _HIGHEST_BUDGET: Final = 24_576
 _HIGHEST_EFFORTS: Final = ("high", "xhigh", "max")
 """The efforts that map to the highest budget."""
@@ -129,7 +122,14 @@ def render_request(
     if request.tool_choice != "required":
         request = restrict_tools(request)
     messages, changes = _arrange(request, model=model)
-    body: dict[str, Any] = {"contents": _contents(messages, quirks=quirks)}
+    request, blank = fit_stops(request, STOPS, format=FORMAT)
+    contents = _contents(messages, quirks=quirks)
+    begun = fit_turns(
+        contents,
+        {"role": "user", "parts": [{"text": BEGIN}]},
+        refuses_first=lambda turn: any(CALL in part for part in turn["parts"]),
+    )
+    body: dict[str, Any] = {"contents": contents}
     if instruction := _instruction(request.messages):
         body["systemInstruction"] = {"parts": instruction}
     if request.tools:
@@ -139,7 +139,8 @@ def render_request(
         calling["allowedFunctionNames"] = request.allowed_tools
     if request.tools and quirks.stream_arguments:
         calling["streamFunctionCallArguments"] = True
-    if calling:
+    # `Function calling config is set without function_declarations` (pydantic/pydantic-ai#5791).
+    if calling and (request.tools or "tools" in (request.provider_options or {})):
         body["toolConfig"] = {"functionCallingConfig": calling}
     thinking, effort_change = _fit_thinking(request, model=model, quirks=quirks)
     if config := _config(request, thinking=thinking):
@@ -147,9 +148,8 @@ def render_request(
     tier, change = fit_tier(request)
     if tier is not None:
         body["serviceTier"] = tier
-    changes += change + effort_change
     join_options(body, request.provider_options)
-    return RenderedRequest(body, changes)
+    return RenderedRequest(body, [*changes, *begun, *blank, *change, *effort_change])
 
 
 def fit_tier(request: ChatRequest) -> tuple[str | None, tuple[str, ...]]:
@@ -173,8 +173,8 @@ def fit_level(effort: str, *, model: str) -> tuple[str, tuple[str, ...]]:
 def _fit_budget(effort: str, *, model: str) -> tuple[int, tuple[str, ...]]:
     """Return the thinking budget for an effort, and a change if the model does not support it."""
     budget = _BUDGETS.get(effort, _HIGHEST_BUDGET)
-    if not budget and "2.5-pro" in model:
-        budget = _LEAST_BUDGET
+    if not budget and ALWAYS_THINKS.search(model):
+        budget = LEAST_BUDGET
     elif effort in (*_BUDGETS, *_HIGHEST_EFFORTS):
         return budget, ()
     return budget, (_note_effort(effort, f"a budget of {budget} tokens"),)
@@ -200,9 +200,9 @@ def _note_effort(effort: str, sent: str) -> str:
 
 
 def _arrange(request: ChatRequest, *, model: str) -> Exchange:
-    prefill = _PREFILLED.search(model) is not None
+    prefill = CONTINUED.search(model) is not None
     # Function results support images since Gemini 3.
-    form = ExchangeForm(prefill=prefill, images=find_major(model) >= NEWEST_MAJOR)
+    form = FORM._replace(prefill=prefill, images=find_major(model) >= NEWEST_MAJOR)
     return arrange(request.messages, form)
 
 

@@ -28,7 +28,8 @@ from ...writing.conversation import (
     restrict_tools,
     unsupported,
 )
-from ...writing.exchange import ExchangeForm, arrange
+from ...writing.exchange import arrange
+from .rules import FORM, THINK
 
 FORMAT: Final = "Ollama's API"
 IGNORED: Final = OPENAI_ONLY | {
@@ -42,7 +43,6 @@ IGNORED: Final = OPENAI_ONLY | {
 }
 """The request fields without a counterpart; `n` above 1 is rejected."""
 
-_FORM: Final = ExchangeForm(files=False, links=False)
 _OPTIONS: Final = (
     "min_p",
     "mirostat",
@@ -65,9 +65,6 @@ render_extra: Final = render_at(
     }
 )
 
-_THINK: Final[dict[str, bool | str]] = {"none": False, "minimal": "low", "xhigh": "max"}
-"""Efforts with other names in Ollama; it supports low, medium, high and max."""
-
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
@@ -82,7 +79,7 @@ def render_request(
     """
     refuse_choices(request, format=FORMAT)
     request = restrict_tools(request)
-    messages, changes = arrange(request.messages, _FORM)
+    messages, changes = arrange(request.messages, FORM)
     names: dict[str, str] = {}
     body: dict[str, Any] = {
         "messages": [
@@ -91,7 +88,7 @@ def render_request(
         ],
         "tools": _render_tools(request),
         "format": _render_format(request),
-        "think": _THINK.get(request.reasoning_effort or "", request.reasoning_effort),
+        "think": THINK.get(request.reasoning_effort or "", request.reasoning_effort),
         "logprobs": request.logprobs,
         "top_logprobs": request.top_logprobs,
         "truncate": None if request.truncation is None else request.truncation == "auto",

@@ -3,10 +3,10 @@
 from ....framing.lenient import LenientDecoder
 from ... import embeddings_calls, forwarded
 from ...upstream_format import OPENAI_HEADERS, OptionNames, UpstreamFormat
-from ...writing.request_rules import OPENAI_NAMES
 from .. import NAME
 from . import request
 from .parser import Parser
+from .rules import NAMES
 
 _OPTIONS = OptionNames(
     refused={
@@ -52,7 +52,7 @@ DIALECT = UpstreamFormat(
     decoder=LenientDecoder,
     parser=Parser,
     render_request=request.render_request,
-    tool_names=OPENAI_NAMES,
+    tool_names=NAMES,
     quirks=request.Quirks,
     ignored=request.IGNORED,
     client_format=NAME,

@@ -1,6 +1,5 @@
 """Renderer of Chat Completions requests to upstreams."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
@@ -28,8 +27,10 @@ from ...writing.conversation import (
     restrict_tools,
     unsupported,
 )
-from ...writing.exchange import ExchangeForm, arrange
+from ...writing.exchange import arrange
+from ...writing.request_rules import check_images, fit_object, fit_stops, fit_tool_schemas
 from ..reasoning_details import render_encrypted_detail, render_text_detail
+from .rules import FORMS, IMAGES, LONGEST_USER, STOPS, TOP_KEYWORDS
 
 LITELLM: Final = "litellm"
 """The format of a signature in `thinking_blocks`."""
@@ -57,21 +58,7 @@ Tuning = Literal[
 
 IGNORED: Final = frozenset(("truncation", "max_tool_calls"))
 """The request fields without a counterpart in the format."""
-_LONGEST_USER: Final = 64
-"""Characters of a `user`: OpenAI rejects more, such as Claude Code's 190; others allow 128 or
-more.
-"""
-
-_FORMS: Final = {
-    "any": ExchangeForm(images=False),
-    "40": ExchangeForm(re.compile(r".{1,40}", re.DOTALL), images=False),
-    "nine": ExchangeForm(re.compile(r"[a-zA-Z0-9]{9}"), short=True, images=False),
-}
-"""Messages of the role `tool` are text only on nearly all hosts."""
-
-FORMAT: Final = "Chat Completions of this upstream"
-
-_NO_PARAMETERS: Final = {"type": "object", "properties": {}}
+FORMAT: Final = "Chat Completions"
 
 
 class Quirks(CommonQuirks, frozen=True):
@@ -104,8 +91,6 @@ class Quirks(CommonQuirks, frozen=True):
     """The value of `tool_choice` that requires a call."""
     files: Literal["file", "document_url"] = "file"
     """The type of a file part."""
-    refused_parts: tuple[Literal["video_url", "file_url"], ...] = ()
-    """The parts that the vendor refuses: OpenAI fetches no file, and takes no video."""
     names: Literal["all", "user", "none"] = "all"
     """The messages that may have a `name`: Groq rejects any, xAI those of roles other than
     `user`.
@@ -135,6 +120,10 @@ class Quirks(CommonQuirks, frozen=True):
     """Whether parts and tools may have `cache_control`, as in gateways to Claude."""
     custom_tools: bool = False
     """Whether there are custom tools, whose input is any text; otherwise they are functions."""
+    openai_limits: bool = False
+    """Whether OpenAI's own limits hold: at most four stop sequences, tools' schemas without a
+    choice at their top, images of four types, no videos, no files by URL.
+    """
     allowed_tools: bool = False
     """Whether `tool_choice` may be a list; otherwise only the allowed tools are sent."""
     prefill: Literal["no", "plain", "prefix", "partial", "continue_final_message"] = "no"
@@ -176,12 +165,16 @@ def render_request(
         request = restrict_tools(request)
     if request.user is None and "safety_identifier" in quirks.left_out:
         request = msgspec.structs.replace(request, user=request.safety_identifier)
-    if quirks.refused_parts and not request.is_plain:
-        _check_parts(request.messages, quirks=quirks)
     changes = _list_names(request.messages, quirks=quirks)
+    if quirks.openai_limits:
+        request, stops = fit_stops(request, STOPS, format=FORMAT)
+        request, moved = fit_tool_schemas(request, TOP_KEYWORDS)
+        check_images(request.messages, IMAGES, format=FORMAT)
+        _check_parts(request.messages)
+        changes = (*changes, *stops, *moved)
     messages = request.messages
     if not request.is_plain:
-        messages, arranged = arrange(messages, _FORMS[quirks.call_ids])
+        messages, arranged = arrange(messages, FORMS[quirks.call_ids])
         changes = (*arranged, *changes)
     if messages is not request.messages:
         request = msgspec.structs.replace(request, messages=messages)
@@ -195,7 +188,7 @@ def render_request(
     if request.limit is not None:
         body[limit_field] = request.limit
     if "user" in body:
-        body["user"] = fit_user(request.user, longest=_LONGEST_USER)
+        body["user"] = fit_user(request.user, longest=LONGEST_USER)
     if "seed" in body:
         body[quirks.seed_field] = body.pop("seed")
     for message, rendered in zip(request.messages, body["messages"], strict=True):
@@ -210,7 +203,7 @@ def render_request(
     body["messages"] = list(filter(_has_content, body["messages"])) or body["messages"]
     if body["messages"][-1]["role"] == "assistant":
         _mark_prefill(body, quirks=quirks)
-    _edit_tools(body, quirks=quirks)
+    _edit_tools(body, options, quirks=quirks)
     if quirks.stream_options:
         option = options.pop("stream_options", None)
         fields = option if isinstance(option, dict) else {}
@@ -298,14 +291,14 @@ def _list_names(messages: Sequence[Message], *, quirks: Quirks) -> tuple[str, ..
     return ()
 
 
-def _check_parts(messages: Sequence[Message], *, quirks: Quirks) -> None:
-    """Refuse parts that the vendor refuses, before a call."""
+def _check_parts(messages: Sequence[Message]) -> None:
+    """Refuse what OpenAI refuses: it takes no video, and fetches no file."""
     for number, message in enumerate(messages):
         for index, part in enumerate(message.content if isinstance(message, UserMessage) else ()):
             where = f"messages[{number}].content[{index}]"
-            if isinstance(part, VideoPart) and "video_url" in quirks.refused_parts:
+            if isinstance(part, VideoPart):
                 raise unsupported(where, "video", format=FORMAT)
-            if isinstance(part, FilePart) and part.file.url and "file_url" in quirks.refused_parts:
+            if isinstance(part, FilePart) and part.file.url:
                 subject = "a file by its URL (send a data: URL)"
                 raise unsupported(where, subject, format=FORMAT)
 
@@ -323,13 +316,20 @@ def _takes_name(message: Message, *, quirks: Quirks) -> bool:
     return quirks.names == "all" or isinstance(message, UserMessage)
 
 
-def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
+def _edit_tools(body: dict[str, Any], options: Mapping[str, Any], *, quirks: Quirks) -> None:
     custom: set[str] = set()
+    if not body.get("tools") and "tools" not in options:
+        # These are only allowed with tools, and have no meaning without.
+        for name in ("tools", "parallel_tool_calls", "allowed_tools"):
+            body.pop(name, None)
+        if body.get("tool_choice") in ("auto", "none"):
+            del body["tool_choice"]
     # msgspec omits a `type` that has its default.
     for tool in body.get("tools", ()):
         tool["type"] = "function"
-        if quirks.plain:
-            tool["function"].setdefault("parameters", _NO_PARAMETERS)
+        if quirks.plain or "parameters" in tool["function"]:
+            # `object schema missing properties` (github/github-mcp-server#1548, 2025-12-07).
+            tool["function"]["parameters"] = fit_object(tool["function"].get("parameters"))
         if not quirks.cache_control:
             tool.pop("cache_control", None)
         _be_custom(tool, quirks=quirks)

@@ -9,12 +9,12 @@ from ...upstream_format import (
     ResumableAnswer,
     UpstreamFormat,
 )
-from ...writing.request_rules import OPENAI_NAMES
 from ...writing.token_counts import CountCall, send_some
 from .. import NAME
 from . import request
 from .parser import Parser
 from .passthrough import add_system, finish, pass_on, restore_items
+from .rules import NAMES
 
 _COUNTED = (
     "input instructions tools tool_choice parallel_tool_calls text reasoning truncation"
@@ -52,7 +52,7 @@ DIALECT = UpstreamFormat(
     decoder=LenientDecoder,
     parser=Parser,
     render_request=request.render_request,
-    tool_names=OPENAI_NAMES,
+    tool_names=NAMES,
     quirks=request.Quirks,
     ignored=request.IGNORED,
     client_format=NAME,

@@ -1,6 +1,5 @@
 """Renderer of Responses requests to upstreams."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -44,13 +43,15 @@ from ...writing.conversation import (
     refuse_choices,
     unsupported,
 )
-from ...writing.exchange import Exchange, ExchangeForm, arrange
+from ...writing.exchange import Exchange, arrange
+from ...writing.request_rules import check_images, fit_object, fit_tool_schemas
 from .provider_tools import (
     CALLERS_ITEMS,
     is_answer,
     key_of,
     select_client_tools,
 )
+from .rules import FORM, IMAGES, LEAST_OUTPUT, LONGEST_USER, TOP_KEYWORDS
 
 AnswerPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
@@ -62,8 +63,6 @@ render_extra: Final = render_at(
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 """The value of `include` that requests reasoning to send back."""
-_LONGEST_USER: Final = 64
-_FORM: Final = ExchangeForm(re.compile(r".{1,64}", re.DOTALL))
 _STORED_CONVERSATION: Final = ("previous_response_id", "conversation")
 """The options for conversations stored by the provider, which knows their calls."""
 _LOGPROBS: Final = "message.output_text.logprobs"
@@ -85,6 +84,10 @@ class Quirks(CommonQuirks, frozen=True):
     send_reasoning: Literal["encrypted", "text", "no"] = "encrypted"
     """The form of reasoning to send back: encrypted only, or its text too."""
     user_field: Literal["user", "safety_identifier"] = "user"
+    openai_limits: bool = False
+    """Whether OpenAI's own limits hold: at least 16 output tokens, tools' schemas without a choice
+    at their top, images of four types.
+    """
     compaction: bool = False
     """Whether the provider supports `compaction_trigger`; otherwise the model writes a summary."""
     left_out: tuple[
@@ -111,10 +114,19 @@ def render_request(
     refuse_choices(request, format=FORMAT)
     if request.stop:
         raise unsupported("stop", "a stop sequence", format=FORMAT)
-    messages, changes = _arrange(request)
+    limit, changes = request.limit, list[str]()
+    if quirks.openai_limits:
+        check_images(request.messages, IMAGES, format=FORMAT)
+        request, changes = fit_tool_schemas(request, TOP_KEYWORDS)
+        if limit is not None and limit < LEAST_OUTPUT:
+            if request.ceiling is not None:  # what was reserved for it
+                raise unsupported("max_tokens", f"fewer than {LEAST_OUTPUT}", format=FORMAT)
+            changes.append(f"requires {LEAST_OUTPUT} output tokens or more: sent {LEAST_OUTPUT}")
+            limit = LEAST_OUTPUT
+    messages, arranged = _arrange(request)
     body = {
         "input": _render_input(messages, quirks=quirks),
-        "max_output_tokens": request.limit,
+        "max_output_tokens": limit,
         "temperature": request.temperature,
         "top_p": request.top_p,
         "top_logprobs": request.top_logprobs,
@@ -124,7 +136,7 @@ def render_request(
         "text": _render_text(request),
         "reasoning": _render_reasoning(request, quirks=quirks),
         "metadata": request.metadata and dict(request.metadata),
-        "safety_identifier": fit_user(request.safety_identifier, longest=_LONGEST_USER),
+        "safety_identifier": fit_user(request.safety_identifier, longest=LONGEST_USER),
         "service_tier": request.tier,
         "truncation": request.truncation,
         "max_tool_calls": request.max_tool_calls,
@@ -134,19 +146,22 @@ def render_request(
     }
     if request.user is not None:
         body.setdefault(quirks.user_field, None)
-        user = fit_user(request.user, longest=_LONGEST_USER)
+        user = fit_user(request.user, longest=LONGEST_USER)
         body[quirks.user_field] = body[quirks.user_field] or user
     body["include"] = _list_includes(request, body["input"], quirks=quirks) or None
     for name in quirks.left_out:
         body[name] = quirks.store if name == "store" else None
     sent = {key: value for key, value in body.items() if value is not None}
     options = msgspec.to_builtins(request.provider_options or {})
-    return RenderedRequest({**sent, **options, "model": model, "stream": True}, changes)
+    if not request.tools and "tools" not in options and request.tool_choice in ("auto", "none"):
+        sent.pop("tool_choice", None)  # only allowed with tools
+    body = {**sent, **options, "model": model, "stream": True}
+    return RenderedRequest(body, [*changes, *arranged])
 
 
 def _arrange(request: ChatRequest) -> Exchange:
     stored = not (request.provider_options or {}).keys().isdisjoint(_STORED_CONVERSATION)
-    return arrange(request.messages, _FORM._replace(stray_results=True) if stored else _FORM)
+    return arrange(request.messages, FORM._replace(stray_results=True) if stored else FORM)
 
 
 def _list_includes(request: ChatRequest, items: Any, *, quirks: Quirks) -> list[str]:
@@ -173,8 +188,8 @@ def _render_tool(function: Function) -> dict[str, Any]:
     tool: dict[str, Any] = {"type": "function", "name": function.name}
     if function.description is not None:
         tool["description"] = function.description
-    parameters = function.parameters
-    tool["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
+    # `object schema missing properties` (github/github-mcp-server#1548, 2025-12-07).
+    tool["parameters"] = fit_object(function.parameters)
     # The default of `strict` is false in Chat Completions, but true here.
     tool["strict"] = bool(function.strict)
     return msgspec.to_builtins(tool)  # type: ignore[no-any-return]  # a dict of a dict

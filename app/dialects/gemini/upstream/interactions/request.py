@@ -42,14 +42,11 @@ from ....writing.conversation import (
     refuse_choices,
     restrict_tools,
 )
-from ....writing.exchange import ExchangeForm, arrange
+from ....writing.exchange import arrange
+from ....writing.request_rules import BEGIN, fit_stops, fit_turns
 from .. import request as generate_content
-from ..media_parts import (
-    render_audio,
-    render_file,
-    render_image,
-    render_video,
-)
+from ..media_parts import render_audio, render_file, render_image, render_video
+from ..rules import FORM, STOPS
 
 FORMAT: Final = "Gemini's Interactions API"
 THOUGHT: Final = "gemini_interactions.thought"
@@ -97,17 +94,22 @@ def render_request(
         request = restrict_tools(request)
     new = generate_content.find_major(model) >= generate_content.NEWEST_MAJOR
     # Function results support images since Gemini 3.
-    messages, changes = arrange(request.messages, ExchangeForm(prefill=False, images=new))
+    messages, changes = arrange(request.messages, FORM._replace(prefill=False, images=new))
+    request, blank = fit_stops(request, STOPS, format=FORMAT)
     tier, change = generate_content.fit_tier(request)
-    changes += change
+    changes += (*blank, *change)
     level: str | None = None
     if request.reasoning_effort is not None:
         level, change = generate_content.fit_level(request.reasoning_effort, model=model)
         changes += change
     mark = (quirks or Quirks()).unsigned_calls
     marks = new if mark == "auto" else mark == "mark"
+    steps = _Steps(marks=marks).render(messages)
+    begin = {"type": "user_input", "content": _text(BEGIN)}
+    if "previous_interaction_id" not in (request.provider_options or {}):
+        changes += (*fit_turns(steps, begin),)
     fields: dict[str, Any] = {
-        "input": _Steps(marks=marks).render(messages),
+        "input": steps,
         "system_instruction": _instruction(request.messages),
         "tools": [_tool(tool) for tool in request.tools or ()],
         "generation_config": _config(request, level=level),
