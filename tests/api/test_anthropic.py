@@ -218,6 +218,7 @@ async def read_beta(sdk: AsyncAnthropic) -> dict[str, Any]:
         return (await stream.get_final_message()).to_dict(mode="json", warnings=False)
 
 
+@pytest.mark.sends_refused
 async def test_a_claude_agents_request_reaches_anthropic_as_it_is() -> None:
     cached = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
     body = {
@@ -340,6 +341,7 @@ def streamed(block: dict[str, Any], index: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.sends_refused
 async def test_what_anthropics_tools_did_is_told_whole_and_goes_back(stream: bool) -> None:
     body = of_anthropic(
         {"type": "message_start", "message": {"id": "msg_up", "usage": {"input_tokens": 3}}},

@@ -163,6 +163,7 @@ async def test_options_of_the_settings_are_the_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "gemini", "bedrock_converse"])
+@pytest.mark.sends_refused
 async def test_even_any_option_is_not_the_model_or_the_stream(dialect: str, tmp_path: Path) -> None:
     async with configured(tmp_path, 'options = ["*"]', dialect=dialect) as (relay, upstream):
         assert 400 == (await ask(relay, {"model": "x"})).status_code
@@ -424,6 +425,7 @@ SHELL = {"type": "shell_call", "id": "s_1", "call_id": "c", "action": {}, "envir
 LISTED = {"type": "shell_call_output", "id": "o_1", "call_id": "c", "output": []}
 
 
+@pytest.mark.sends_refused
 async def test_calls_of_a_provider_are_left_out_where_what_they_read_is_not_allowed(
     tmp_path: Path,
 ) -> None:

@@ -57,6 +57,7 @@ async def ask(relay: Relay, upstream: Upstream, **fields: Any) -> tuple[dict[str
     return sent, await notices(relay, reply.headers["stream-id"])
 
 
+@pytest.mark.sends_refused
 async def test_an_upstream_that_speaks_responses_is_sent_the_request_itself(tmp_path: Path) -> None:
     async with configured(tmp_path, routes="", dialect="openai_responses") as (relay, upstream):
         upstream.script = completed()
@@ -118,6 +119,7 @@ async def test_citations_of_files_keep_their_ids_and_go_back(tmp_path: Path) -> 
         assert CITED == [json.loads(json.dumps(e.annotation, default=vars)) for e in added]
 
 
+@pytest.mark.sends_refused
 async def test_its_list_of_options_holds_and_drops_what_it_does_not_have(tmp_path: Path) -> None:
     async with configured(tmp_path, dialect="openai_responses") as (relay, upstream):
         upstream.script = completed()
@@ -138,6 +140,7 @@ async def test_its_list_of_options_holds_and_drops_what_it_does_not_have(tmp_pat
     ] == told
 
 
+@pytest.mark.sends_refused
 async def test_what_it_may_take_it_is_sent(tmp_path: Path) -> None:
     line = 'options = ["safe", "tools.web_search"]'
     async with configured(tmp_path, line, dialect="openai_responses") as (relay, upstream):

@@ -78,6 +78,7 @@ async def test_a_session_of_claude_code_goes_on_with_any_provider(dialect: str) 
 
 
 @pytest.mark.parametrize(("dialect", "kept"), [("anthropic", 2), ("bedrock_anthropic", 1)])
+@pytest.mark.sends_refused
 async def test_anthropic_is_sent_the_mark_of_claude_code(dialect: str, kept: int) -> None:
     async with serve_script(script(dialect, "i"), dialect=dialect) as (relay, upstream):
         await relay.client.post("/v1/messages", json={"model": "openai/m", **SESSION})

@@ -95,6 +95,7 @@ OWN = {
 
 @pytest.mark.parametrize("own", ["", "Be brief."])
 @pytest.mark.parametrize("dialect", OWN)
+@pytest.mark.sends_refused
 async def test_bodies_that_are_passed_through_have_the_changes(dialect, own, tmp_path):
     path, field = OWN[dialect]
     body = body_of(path) | ({field: own} if own else {})
@@ -111,6 +112,7 @@ MARK = {"type": "ephemeral"}
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
 
 
+@pytest.mark.sends_refused
 async def test_a_route_marks_the_prompt_of_claude_for_the_cache(tmp_path):
     claude = body_of("/v1/messages") | {"model": "fast", "tools": [TOOL]}
     function = {"type": "function", "function": {"name": "f"}}
@@ -132,6 +134,7 @@ async def test_a_route_marks_the_prompt_of_claude_for_the_cache(tmp_path):
     assert json.dumps(kept).count("cache_control") == 1
 
 
+@pytest.mark.sends_refused
 async def test_bedrock_gets_cache_points_and_others_nothing(tmp_path):
     more = "cache_prompt = true"
     async with serve_route(tmp_path, dialect="bedrock_converse", more=more) as (relay, upstream):

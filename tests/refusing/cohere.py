@@ -60,6 +60,6 @@ def refuse(
         found.append("invalid request: tool_choice requires tools")
     for tool in list_of(body.get("tools")):
         function = object_of(tool.get("function"))
-        if object_of(function.get("parameters")).get("type") != "object":
+        if not isinstance(function.get("parameters"), dict):
             found.append(f"invalid request: tool {function.get('name')!r}: parameters")
     return found

@@ -6,13 +6,12 @@ choice may force a call.
 
 import re
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Final
 
 import msgspec
 
 from ...requests import (
-    AssistantMessage,
     ChatRequest,
     Message,
     OpaquePart,
@@ -77,16 +76,14 @@ def begins_with_call(messages: Sequence[Message]) -> bool:
     `Expected thinking or redacted_thinking, but found tool_use` (400 of models that think with a
     budget, Kilo-Org/kilocode#5219, 2026-01-20).
     """
-    if not messages or not isinstance(messages[-1], ToolMessage):
-        return False
     turn = takewhile(lambda one: not isinstance(one, UserMessage), reversed(messages))
-    asked = [one for one in turn if isinstance(one, AssistantMessage)]
-    parts = asked[-1].content if asked and isinstance(asked[-1].content, list) else []
-    ours = (None, CLAUDE_THINKING)
-    first = parts[0] if parts else None
-    signed = isinstance(first, ReasoningPart) and first.signature and first.format in ours
-    opaque = isinstance(first, OpaquePart) and first.format in (CLAUDE_THINKING, CLAUDE_REDACTED)
-    return not (signed or opaque)
+    lists = [one.content for one in turn if isinstance(one.content, list)]
+    signed = any(
+        part.format in (None, CLAUDE_THINKING, CLAUDE_REDACTED) and getattr(part, "signature", True)
+        for part in chain.from_iterable(lists)
+        if isinstance(part, ReasoningPart | OpaquePart)
+    )
+    return bool(messages) and isinstance(messages[-1], ToolMessage) and not signed
 
 
 def leave_out_refused(

@@ -28,6 +28,7 @@ from ...requests import (
     UserMessage,
     UserPart,
 )
+from .conversation import join_text
 
 _ANY: Final = re.compile(r".*", re.DOTALL)
 _NO_RESULT: Final = "There is no result: the call was interrupted."
@@ -76,7 +77,7 @@ def arrange(messages: list[Message], form: ExchangeForm) -> Exchange:
     changes: list[str] = []
     if not form.files:
         messages = _leave_out_files(messages, changes)
-    if not form.blank and messages and isinstance(messages[-1], UserMessage):
+    if not form.blank and messages:
         messages = _fill_last(messages, changes)
     if not _is_arranged(messages, form):
         messages = list(_Arranged(messages, form, changes))
@@ -143,25 +144,16 @@ def _trim_last(messages: list[Message], changes: list[str]) -> list[Message]:
     return [*messages[:-1], *ending]
 
 
-def _is_blank(message: Message) -> bool:
-    """Return whether a message other than a result or a call has nothing but white space."""
-    content: Any = message.content
-    if isinstance(content, list):
-        texts = [part.text for part in content if isinstance(part, TextPart)]
-        content = "".join(texts) if len(texts) == len(content) else "a part"
-    if isinstance(message, AssistantMessage):
-        others = message.tool_calls or message.refusal or message.reasoning_content
-        return not (others or (content and content.strip()))
-    return not isinstance(message, ToolMessage) and not content.strip()
-
-
 def _fill_last(messages: list[Message], changes: list[str]) -> list[Message]:
-    """Return a conversation whose last message is not blank, if it follows an answer."""
-    before = next((one for one in reversed(messages) if not _is_blank(one)), None)
-    if before is messages[-1] or before is None or not _is_answer(before):
-        return messages
-    changes.append(f"does not allow an empty last message: sent {_GO_ON!r}")
-    return [*messages[:-1], UserMessage(_GO_ON)]
+    """Return a conversation without a blank last message of the user after an answer."""
+    *before, last = messages
+    content = last.content or ""
+    if isinstance(content, str) or all(isinstance(part, TextPart) for part in content):
+        blank = isinstance(last, UserMessage) and not join_text(content).strip()
+        if blank and before and _is_answer(before[-1]):
+            changes.append(f"does not allow an empty last message: sent {_GO_ON!r}")
+            return [*before, UserMessage(_GO_ON)]
+    return messages
 
 
 def _leave_out_files(messages: list[Message], changes: list[str]) -> list[Message]:

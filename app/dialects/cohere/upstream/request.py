@@ -12,7 +12,6 @@ from ....requests import (
     Message,
     SystemMessage,
     TextPart,
-    Tool,
     ToolCall,
     ToolChoice,
     ToolMessage,
@@ -30,8 +29,8 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import arrange
-from ...writing.request_rules import BEGIN, fit_object, fit_stops, fit_turns
-from .rules import FORM, RANGES, STOPS
+from ...writing.request_rules import BEGIN, fit_stops, fit_turns
+from .rules import FORM, NO_PARAMETERS, RANGES, STOPS
 
 FORMAT: Final = "Cohere's API"
 IGNORED: Final = OPENAI_ONLY | {
@@ -88,13 +87,14 @@ def render_request(
         for index, message in enumerate(messages)
     ]
     # `content must not be empty`, except that of results.
-    rendered = [one for one in rendered if one["role"] == "tool" or len(one) > 2 or _has_text(one)]
-    if all(one["role"] == "system" for one in rendered):
-        changes = (*changes, *fit_turns(begun := [], {"role": "user", "content": BEGIN}))
-        rendered += begun
+    filled = ("tool_calls", "tool_call_id")
+    rendered = [one for one in rendered if one.get("content") or not one.keys().isdisjoint(filled)]
+    begin = {"role": "user", "content": BEGIN}
+    if begun := fit_turns([one for one in rendered if one["role"] != "system"], begin):
+        rendered.append(begin)
     body: dict[str, Any] = {
         "messages": rendered,
-        "tools": [*map(_render_tool, tools)] or None,
+        "tools": [render_function(tool, parameters=NO_PARAMETERS) for tool in tools] or None,
         "strict_tools": (tools and all(tool.function.strict for tool in tools)) or None,
         "tool_choice": _render_choice(request) if tools else None,
         "response_format": _render_format(request),
@@ -111,12 +111,7 @@ def render_request(
     body = {key: value for key, value in body.items() if value is not None}
     ranged = _fit_ranges(body)
     body |= {**(request.provider_options or {}), "model": model, "stream": True}
-    return RenderedRequest(body, [*changes, *blank, *ranged])
-
-
-def _has_text(message: dict[str, Any]) -> bool:
-    content = message.get("content") or message.get("tool_calls")
-    return bool(content.strip() if isinstance(content, str) else content)
+    return RenderedRequest(body, [*changes, *begun, *blank, *ranged])
 
 
 def _fit_ranges(body: dict[str, Any]) -> list[str]:
@@ -128,12 +123,6 @@ def _fit_ranges(body: dict[str, Any]) -> list[str]:
             changes.append(f"does not allow {name} {body[name]}: sent {fitted}")
             body[name] = fitted
     return changes
-
-
-def _render_tool(tool: Tool) -> dict[str, Any]:
-    rendered = render_function(tool)
-    rendered["function"]["parameters"] = fit_object(tool.function.parameters)
-    return rendered
 
 
 def _render_message(message: Message, *, path: str, reasoning: str) -> dict[str, Any]:

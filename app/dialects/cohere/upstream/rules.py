@@ -9,6 +9,9 @@ FORM: Final = ExchangeForm(blank=False, files=False, images=False)
 
 STOPS: Final = StopRules(NOT_EMPTY, most=5)
 
+NO_PARAMETERS: Final = {"type": "object", "properties": {}}
+"""Of a tool without a schema: `parameters` is required."""
+
 RANGES: Final = {
     "temperature": (0.0, 1.0),  # cohere-ai/cohere-developer-experience#523 (2025-05-01)
     "p": (0.01, 0.99),
