@@ -40,6 +40,8 @@ WORDS: dict[str, dict[str, Any]] = {
 }
 """The turns in the words of the SDK, which are nearly those of `POST /v1/chat`."""
 
+TOOL = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
+
 
 def translate(words: dict[str, Any]) -> dict[str, Any]:
     """The SDK knows no developer, and demands the parameters of a function."""
@@ -100,6 +102,7 @@ def test_what_tunes_is_sent_as_the_sdk_sends_it(recorder: Recorder) -> None:
         "logprobs": True,
         "top_logprobs": 2,
         "n": 2,
+        "tools": [{"type": "function", "function": TOOL}],
         "parallel_tool_calls": False,
         "metadata": {"a": "b"},
     }

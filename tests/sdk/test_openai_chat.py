@@ -14,6 +14,8 @@ from tests.sdk.recorder import Recorder
 USAGE = {"stream_options": {"include_usage": True}}
 """Ours alone: clients are told the usage whether they asked for it or not."""
 
+TOOL = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
+
 
 def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
     url = f"{recorder.url}/v1"
@@ -97,6 +99,7 @@ def test_all_that_tunes_is_sent_as_the_sdk_sends_it(recorder: Recorder) -> None:
         "presence_penalty": -0.5,
         "logprobs": True,
         "top_logprobs": 3,
+        "tools": [{"type": "function", "function": TOOL}],
         "parallel_tool_calls": False,
         "metadata": {"a": "b"},
         "user": "u",

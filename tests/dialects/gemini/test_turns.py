@@ -8,7 +8,7 @@ import pytest
 
 from app.dialects.gemini.upstream.request import render_request
 from app.dialects.native.client.renderer import render_result
-from app.requests import AssistantMessage, ToolMessage, parse_chat_request
+from app.requests import AssistantMessage, ToolMessage, UserMessage, parse_chat_request
 from tests.dialects.streams import body_of, play, recordings
 
 pytestmark = pytest.mark.pure
@@ -27,8 +27,9 @@ def send_back(message: AssistantMessage) -> Any:
     """Return the contents of the next turn, with a result for each call."""
     calls = message.tool_calls or ()
     results = [ToolMessage("done", tool_call_id=call.id) for call in calls]
-    request = parse_chat_request(msgspec.json.encode({"messages": [message, *results]}))
-    return render_request(request, model=MODEL).body["contents"]
+    messages = [UserMessage("Hi"), message, *results]
+    request = parse_chat_request(msgspec.json.encode({"messages": messages}))
+    return render_request(request, model=MODEL).body["contents"][1:]
 
 
 def sse(*parts: dict[str, Any]) -> bytes:
