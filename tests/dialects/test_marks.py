@@ -45,37 +45,49 @@ def marks(value: Any, name: str) -> int:
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "vertex_anthropic", "bedrock_anthropic"])
-def test_claude_has_every_mark(dialect: str) -> None:
+def test_claude_has_the_last_four_marks(dialect: str) -> None:
     body = render(dialect)
     user, assistant, result = body["messages"]
 
-    assert HOUR == body["system"][0]["cache_control"]
-    assert "cache_control" not in body["system"][1]
+    assert 0 == marks(body["system"], "cache_control")
     assert MARK == user["content"][-1]["cache_control"]
     assert ("tool_use", MARK) == (
         assistant["content"][-1]["type"],
         assistant["content"][-1]["cache_control"],
     )
     assert MARK == result["content"][0]["content"][0]["cache_control"]
-    assert [None, MARK] == [tool.get("cache_control") for tool in body["tools"]]
+    assert [None, None] == [tool.get("cache_control") for tool in body["tools"]]
     # Only Anthropic's own API puts one at the end by itself.
     at_the_end = result["content"][-1].get("cache_control")
     expected = (MARK, None) if dialect == "anthropic" else (None, MARK)
     assert expected == (body.get("cache_control"), at_the_end)
 
 
+@pytest.mark.parametrize(
+    ("dialect", "name", "count"),
+    # Converse has one point where the last turn and the request are marked.
+    [("anthropic", "cache_control", 4), ("bedrock_converse", "cachePoint", 3)],
+)
+def test_four_marks_are_all_sent(dialect: str, name: str, count: int) -> None:
+    request = chat({**CONVERSATION, "messages": CONVERSATION["messages"][:2]})
+    row = UPSTREAM_FORMATS[dialect]
+    sent = row.render_request(request, model="anthropic.claude-x", quirks=row.quirks())
+
+    assert count == marks(sent.body, name)
+    assert "1h" in json.dumps(sent.body["system"])
+    assert not any("dropped the first" in change for change in sent.changes)
+
+
 def test_bedrock_has_points_after_what_is_marked() -> None:
     body = render("bedrock_converse", model="anthropic.claude-x")
-    hour, point = ({"cachePoint": {"type": "default", **more}} for more in ({"ttl": "1h"}, {}))
+    point = {"cachePoint": {"type": "default"}}
     user, assistant, last = (turn["content"] for turn in body["messages"])
 
-    assert [{"text": "s"}, hour, {"text": "t"}] == body["system"]
+    assert [{"text": "s"}, {"text": "t"}] == body["system"]  # the last four are sent
     assert [{"text": "u"}, point] == user
     assert point == assistant[-1]
     assert ["toolResult", "cachePoint", "text", "cachePoint"] == [next(iter(b)) for b in last]
-    assert ["toolSpec", "toolSpec", "cachePoint"] == [
-        next(iter(tool)) for tool in body["toolConfig"]["tools"]
-    ]
+    assert ["toolSpec", "toolSpec"] == [next(iter(tool)) for tool in body["toolConfig"]["tools"]]
 
 
 def told(dialect: str, model: str) -> list[str]:
@@ -88,12 +100,13 @@ def test_bedrocks_other_models_are_sent_what_they_take() -> None:
     llama = render("bedrock_converse", model="meta.llama3-1-8b-instruct-v1:0")
 
     assert 0 == marks(nova["toolConfig"], "cachePoint") == marks(nova, "ttl")
-    assert 5 == marks(nova, "cachePoint")
+    assert 4 == marks(nova, "cachePoint")
     assert 0 == marks(llama, "cachePoint")
-    assert [] == told("bedrock_converse", "anthropic.claude-x")
-    said = ["does not support cache_control for this model: dropped"]
-    assert said == told("bedrock_converse", "us.amazon.nova-pro-v1:0")
-    assert said == told("bedrock_converse", "meta.llama3-1-8b-instruct-v1:0")
+    fewer = "allows 4 cache_control: dropped the first"
+    assert [fewer] == told("bedrock_converse", "anthropic.claude-x")
+    unknown = "does not support cache_control for this model: dropped"
+    assert [fewer, unknown] == told("bedrock_converse", "us.amazon.nova-pro-v1:0")
+    assert [unknown] == told("bedrock_converse", "meta.llama3-1-8b-instruct-v1:0")
 
 
 def test_a_gateway_has_them_on_texts_and_tools() -> None:

@@ -301,7 +301,7 @@ def _sampling(body: Mapping[str, Any], model: str) -> list[str]:
 
 
 def count_marks(value: Any) -> int:
-    """Count the blocks with cache_control; the request's own is not one of a block."""
+    """Count the blocks with cache_control; the request's own takes the place of one."""
     if isinstance(value, list):
         return sum(map(count_marks, value))
     if not isinstance(value, dict):

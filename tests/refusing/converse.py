@@ -3,6 +3,7 @@
 Sources, read in November 2026: the API reference of Converse, and
 - turns, blank texts, documents: NousResearch/hermes-agent#63983 (2026-07-13),
   home-assistant/core#175637 (2026-07-04), archestra-ai/archestra#4220 (2026-04-30);
+- cache points: docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html, 4 per request;
 - tools of a history: BerriAI/litellm#5747, anomalyco/opencode#46577;
 - empty results: pydantic/pydantic-ai#6115 (2026-06-28), aws-samples/
   sample-multi-agent-orchestration-chat-on-agentcore#15 (2026-06-01).
@@ -50,6 +51,9 @@ def refuse(
             found.append(f"The text field in the ContentBlock object at system.{number} is blank.")
     if list_of(body.get("system"))[:1] and "cachePoint" in body["system"][0]:
         found.append("A cache point cannot be first.")
+    points = json.dumps(body).count('"cachePoint": {')
+    if points > 4:
+        found.append(f"A maximum of 4 cache points may be provided. Found {points}.")
     found += _pairs(turns) + _tools(body, turns) + _inference(body, turns, model)
     text = object_of(object_of(body.get("outputConfig")).get("textFormat")).get("structure")
     schema = object_of(object_of(text).get("jsonSchema")).get("schema")

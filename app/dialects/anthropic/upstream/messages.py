@@ -77,7 +77,10 @@ def mark_last(blocks: Blocks, mark: CacheControl | None) -> Blocks:
 def limit_marks(body: dict[str, Any]) -> list[str]:
     """Remove the first cache marks of a body beyond those that are allowed; return the change."""
     turns = [block for turn in body["messages"] for block in turn["content"]]
-    blocks = [*body.get("tools", ()), *body.get("system", ()), *turns]
+    blocks = [*body.get("tools", ()), *body.get("system", ())]
+    for block in turns:
+        inner = block.get("content")
+        blocks += [*(inner if isinstance(inner, list) else ()), block]
     marked = [block for block in blocks if "cache_control" in block]
     surplus = marked[: max(0, len(marked) + ("cache_control" in body) - MAX_MARKS)]
     for block in surplus:

@@ -26,7 +26,7 @@ from ...writing.conversation import (
     parse_data_url,
     unsupported,
 )
-from .rules import DOCUMENTS, IMAGES, MAX_DOCUMENTS, NO_OUTPUT, TEXT_BESIDE, VIDEOS
+from .rules import DOCUMENTS, IMAGES, MAX_DOCUMENTS, MAX_POINTS, NO_OUTPUT, TEXT_BESIDE, VIDEOS
 from .signatures import SIGNATURE, render_redacted
 
 FORMAT: Final = "Bedrock Converse"
@@ -181,6 +181,15 @@ def add_texts(turns: list[dict[str, Any]]) -> list[str]:
             changes = [f"does not allow a {TEXT_BESIDE} without a text: added one"]
             turn["content"] = [*blocks, {"text": f"See the {TEXT_BESIDE}."}]
     return changes
+
+
+def limit_points(*lists: list[dict[str, Any]]) -> list[str]:
+    """Remove the first cache points beyond those that are allowed; return the change."""
+    points = [(blocks, one) for blocks in lists for one in blocks if "cachePoint" in one]
+    surplus = points[: max(0, len(points) - MAX_POINTS)]
+    for blocks, point in surplus:
+        blocks.remove(point)
+    return [f"allows {MAX_POINTS} cache_control: dropped the first"] if surplus else []
 
 
 def render_text(content: object) -> list[dict[str, Any]]:

@@ -44,6 +44,7 @@ from .messages import (
     DocumentNames,
     Points,
     add_texts,
+    limit_points,
     render_assistant,
     render_system,
     render_tool,
@@ -102,6 +103,8 @@ def render_request(
     tools = _render_tools(request, points=points)
     if tools is None and (tools := _render_used_tools(request)) is not None:
         changes.append(USED_TOOLS)
+    contents = (turn["content"] for turn in turns)
+    changes += limit_points((tools or {}).get("tools", []), system, *contents)
     body: dict[str, Any] = {
         "messages": turns,
         "system": system,

@@ -37,6 +37,9 @@ STOPS: Final = StopRules(NOT_EMPTY)
 CLAUDE_STOPS: Final = StopRules(NOT_BLANK)
 """As at Anthropic."""
 
+MAX_POINTS: Final = 4
+"""Cache points of a request, by the user guide's table of prompt caching."""
+
 USED_TOOLS: Final = "requires tools with earlier tool calls: sent those that were called"
 """`The toolConfig field must be defined when using toolUse and toolResult content blocks`."""
 
