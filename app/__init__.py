@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ("Caller", "UsageLimits", "create_app", "load_settings")
 
-_MODULES = {"Caller": "identity.hook", "UsageLimits": "ledger.limits", "create_app": "main"}
+_MODULES = {"Caller": "identity.hook", "UsageLimits": "ledger.config", "create_app": "main"}
 
 
 def __getattr__(name: str) -> Any:

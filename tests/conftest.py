@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,20 @@ def pytest_configure(config: pytest.Config) -> None:
     trustme.CA().cert_pem.write_to_path(str(path))
     os.environ["SSL_CERT_FILE"] = str(path)
     os.environ.pop("NODE_EXTRA_CA_CERTS", None)
+
+
+@pytest.fixture(autouse=True)
+def _taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test whose requests a provider refuses, unless it is marked as `sends_refused`."""
+    if request.node.get_closest_marker("pure"):
+        yield
+        return
+    from tests.refusing.upstream import watch  # not for the pure tests
+
+    refused = watch(monkeypatch)
+    yield
+    if not request.node.get_closest_marker("sends_refused"):
+        assert refused == []
 
 
 def pytest_collection() -> None:

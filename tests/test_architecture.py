@@ -188,6 +188,7 @@ def test_only_who_works_within_anothers_call_catches_everything():
         "hooks.contract",
         "identity.hook",
         "plugins",
+        "records.recorder",
         "telemetry.observer",
         "upstreams.connection",
         "upstreams.routes",

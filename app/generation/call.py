@@ -175,7 +175,8 @@ class Call(TargetCall, kw_only=True, eq=False):
             if self._body is not None:
                 await _finish_body(self._body)
         finally:
-            self.reading.close()
+            if self.reading.room is not None:
+                self.reading.room.release()
             await self._close_body()
 
     async def _call(self, deadlines: Deadlines, open_sink: Callable[[], EventSink]) -> list[Event]:

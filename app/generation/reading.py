@@ -90,11 +90,11 @@ class Reading:
         "_memory",
         "_output_limit",
         "_quotes",
-        "_room",
         "_sink",
         "_target",
         "_waiting",
         "full",
+        "room",
         "tool_names",
         "watch",
     )
@@ -130,7 +130,7 @@ class Reading:
         self._held = 0
         """The bytes that have come since the last event."""
         self._memory = memory
-        self._room: RequestMemory | None = None
+        self.room: RequestMemory | None = None
         """The memory of an unfinished event, once it is counted."""
         self.full: RelayError | None = None
         """The error if there is no memory for more of an event."""
@@ -246,11 +246,11 @@ class Reading:
             FramingError: so much is not free; `full` says why.
         """
         self._held = size
-        if self._room is None and size > UNCOUNTED and self._memory is not None:
-            self._room = self._memory.for_answer()
-        if self._room is not None:
+        if self.room is None and size > UNCOUNTED and self._memory is not None:
+            self.room = self._memory.for_answer()
+        if self.room is not None:
             try:
-                self._room.resize(max(0, size - UNCOUNTED))
+                self.room.resize(max(0, size - UNCOUNTED))
             except RelayError as error:
                 self.full = ServiceError(
                     "overloaded",
@@ -259,11 +259,6 @@ class Reading:
                     retry_after_s=AGAIN_S,
                 )
                 raise FramingError("there is no memory") from error
-
-    def close(self) -> None:
-        """Release the memory of an unfinished event."""
-        if self._room is not None:
-            self._room.release()
 
     def _redacted(self, events: list[Event]) -> list[Event]:
         """Redact the upstream's secrets in notices, errors and ids.

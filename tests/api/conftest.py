@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.redis_server import RedisServer, be_patient, redis_server
-from tests.refusing.upstream import watch
 
 
 @pytest.fixture(scope="session")
@@ -20,18 +19,6 @@ def _patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Let relays wait for a Redis that is busy."""
     if not request.node.get_closest_marker("pure"):
         be_patient(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def _taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fail a test whose requests a provider refuses, unless it is marked as `sends_refused`."""
-    if request.node.get_closest_marker("pure"):
-        yield
-        return
-    refused = watch(monkeypatch)
-    yield
-    if not request.node.get_closest_marker("sends_refused"):
-        assert refused == []
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.proving)])

@@ -95,7 +95,7 @@ MESSAGES: list[dict[str, Any]] = [
 ]
 TOOL = {
     "type": "function",
-    "function": {"name": "f", "parameters": {"type": "object"}, **NOVEL},
+    "function": {"name": "f", "parameters": {"type": "object", "properties": {}}, **NOVEL},
     **BREAKPOINT,
 }
 

@@ -24,6 +24,7 @@ from ....requests import (
     UserMessage,
     UserPart,
     parse_body,
+    parse_part,
 )
 from ....requests import Message as ChatMessage
 from ...answering.assistant_message import MessageBuilder
@@ -145,7 +146,6 @@ class RunAgentInput(AgUiObject, frozen=True):
 
 _decoder = msgspec.json.Decoder(RunAgentInput)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_EMPTY = frozenset((b"null", b"{}", b"[]", b'""'))
 MAX_UNKNOWN = 50
 """The maximum number of unknown fields that are named in a notice."""
 _KNOWN = frozenset(RunAgentInput.__struct_encode_fields__)
@@ -178,13 +178,8 @@ def parse_request(body: bytes) -> ParsedRequest:
             options["tools"] = [*msgspec.to_builtins(run_tools), *more]
     messages = Conversation(run.messages).read()
     chat = build_chat(_add_context(messages, run.context or ()), options, path="forwardedProps")
-    # TanStack AI's client sends `data`.
-    if unknown := [
-        name[:120]
-        for name, value in _fields.decode(body).items()
-        if name not in _KNOWN and bytes(value) not in _EMPTY
-    ]:
-        chat = msgspec.structs.replace(chat, left_out=tuple(unknown[:MAX_UNKNOWN]))
+    if unknown := _list_unknown(body):
+        chat = msgspec.structs.replace(chat, left_out=unknown)
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}
     if run.parent_run_id is not None:
         labels["parent_run_id"] = run.parent_run_id
@@ -192,6 +187,15 @@ def parse_request(body: bytes) -> ParsedRequest:
     if run.protocol_version is not None:
         labels = {**labels, PROTOCOL_VERSION: run.protocol_version}
     return ParsedRequest(chat, labels=labels, tags=tags)
+
+
+def _list_unknown(body: bytes) -> tuple[str, ...]:
+    """Return the fields that the protocol does not know, such as `data` of TanStack AI's client."""
+    names = []
+    for name, value in _fields.decode(body).items():
+        if name not in _KNOWN and parse_part(value, path=name[:80]) not in (None, {}, [], ""):
+            names.append(name[:120])
+    return tuple(names[:MAX_UNKNOWN])
 
 
 def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> list[ChatMessage]:
