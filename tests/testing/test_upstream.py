@@ -9,6 +9,7 @@ from app.testing.upstream import Call, Step, head, send, serve_upstream
 ASKED = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"
 
 
+@pytest.mark.sends_refused
 async def test_relay_that_breaks_off_as_it_is_written_to_has_closed_the_connection():
     async with serve_upstream() as upstream:
         client = socket.create_connection(("127.0.0.1", upstream.port))
