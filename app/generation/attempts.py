@@ -110,6 +110,7 @@ class Attempts:
             client_headers=self._client_headers,
             memory=self._memory,
             is_last=self.failover.is_last,
+            is_continued=self._keeps_request,
         )
         return self.call
 

@@ -110,6 +110,8 @@ class Call(TargetCall, kw_only=True, eq=False):
     billing: Billing
     is_last: bool
     """Whether no other call follows: it drops the request."""
+    is_continued: bool = False
+    """Whether another call may continue its answer."""
     client_format: str = ""
     client_headers: Mapping[str, str] = NO_HEADERS
     memory: RequestMemory | None = None
@@ -251,10 +253,16 @@ class Call(TargetCall, kw_only=True, eq=False):
         return await resumption.open(parser.upstream_id)
 
     async def abandon(self) -> None:
-        """Cancel an answer that its provider would complete without a reader."""
+        """Cancel an answer that its provider would complete without a reader.
+
+        One that the client has begun to receive, and whose rest the provider refuses, is left:
+        by its id it can be fetched there, and no other call replaces it.
+        """
         resumption, self.resumption = self.resumption, None
         answer = self.reading.parser.upstream_id
-        if resumption is not None and not self._over and answer:
+        if resumption is None or self._over or not answer:
+            return
+        if not resumption.refused or not self.answers or self.is_continued:
             await resumption.cancel(answer)
 
     async def _close_body(self) -> None:

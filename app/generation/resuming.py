@@ -1,6 +1,7 @@
 """Reading on an answer whose connection broke, where its provider stores it."""
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -11,16 +12,20 @@ from ..dialects.reading.json_values import count, decode_or, text_or_none
 from ..dialects.upstream_format import Decoder, ResumableAnswer
 from ..errors import RelayError
 from ..framing.sse import Message
+from ..policies.retry import pause
 from ..upstreams.connection import HttpBody
-from ..upstreams.http import FAILURES, LOST, HttpClient, open_stream
+from ..upstreams.http import FAILURES, HttpClient, open_stream
 from ..upstreams.http_call import HttpReply
 from ..upstreams.targets import Target
 
-PAUSES_S = (0.2, 1.0)
-"""Seconds before each of the tries to read on from one place."""
+HEAD_S = 30.0
+"""The maximum seconds until the head of a reply: another try may reach a host that answers."""
 
 CANCEL_S = 1.5
 """The maximum seconds to cancel an answer: less than a shutdown waits for running streams."""
+
+MAX_DOUBLED = 10
+"""The tries after which the pause between them no longer grows."""
 
 MAX_CURSOR = 1000
 """Characters of a cursor, which becomes part of a URL."""
@@ -43,23 +48,35 @@ class Resumption:
         self.decoder = decoder
         self.reconnects = 0
         """How often the answer was read on."""
+        self.refused = False
+        """Whether the provider refuses to hand out the rest."""
         self._target = target
         self._client = client
         self._headers = headers
 
     async def open(self, answer: str) -> HttpBody | AsyncGenerator[bytes] | None:
-        """Open the rest of an answer by its id; None if the provider has none."""
+        """Open the rest of an answer by its id; None if the provider refuses it.
+
+        It tries until the caller's deadline.
+        """
+        retry_after_s = 0.0
         while (step := self.decoder.next_try()) is not None:
-            wait_s, query = step
-            await asyncio.sleep(wait_s)
+            tries, query = step
+            wait_s = pause(min(tries, MAX_DOUBLED), chance=random.random())  # noqa: S311
+            await asyncio.sleep(max(wait_s, retry_after_s))
+            retry_after_s = 0.0
             try:
-                reply = await self._call("GET", answer, query)
-            except LOST:
+                async with asyncio.timeout(HEAD_S):
+                    reply = await self._call("GET", answer, query)
+            except FAILURES:
                 continue
             except RelayError as error:
-                if error.retryable:
-                    continue
-                break
+                # An invalid response is the page of a gateway.
+                if not error.retryable and error.code != "upstream_invalid_response":
+                    self.refused = True
+                    break
+                retry_after_s = error.retry_after_s or 0.0
+                continue
             self.reconnects += 1
             return reply.body
         return None
@@ -131,20 +148,20 @@ class ResumableDecoder:
         """The cursor of the last message; None if it has none, so that nothing can be read on."""
         return None if self._last is None else self._place_of(_event_of(self._last))
 
-    def next_try(self) -> tuple[float, str] | None:
-        """Prepare a later body; return the seconds to wait and the query, None if no try is left.
+    def next_try(self) -> tuple[int, str] | None:
+        """Prepare a later body; return the number of the try and the query.
 
-        Tries are counted anew once a body brought a message.
+        Tries are counted anew once a body brought a message. None if there is no place.
         """
         cursor = self.place
         if cursor != self._cursor:
             self._cursor, self._tries = cursor, 0
-        if cursor is None or self._tries == len(PAUSES_S):
+        if cursor is None:
             return None
         self._tries += 1
         self._decoder, self._filters, self._replays = self._new(), True, False
         fields = [("stream", "true"), (self._answer.query, str(cursor)), *self._fields]
-        return PAUSES_S[self._tries - 1], f"?{urlencode(fields)}"
+        return self._tries, f"?{urlencode(fields)}"
 
     def _is_repeated(self, message: Message) -> bool:
         """Return whether a message of a later body was in an earlier one.

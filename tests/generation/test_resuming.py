@@ -1,5 +1,6 @@
 """Answers that are read on at their provider after a broken connection, on real sockets."""
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from app.generation import resuming
+from app.policies import retry
 from app.testing.upstream import (
     LAST_CHUNK,
     Call,
@@ -22,6 +24,7 @@ from app.testing.upstream import (
     wait,
 )
 from tests.api.test_options import configured
+from tests.clock import Clock
 from tests.serving import HELLO, Relay, chat, read_messages, text_of
 from tests.waiting import until
 
@@ -86,7 +89,7 @@ Stored = Callable[[Sequence[bytes], int], Sequence[Step]]
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(resuming, "pause", lambda failures, *, chance: 0.0)
 
 
 def cut(data: bytes, *how: Step) -> list[Step]:
@@ -238,30 +241,101 @@ async def test_nothing_is_repeated_or_lost(tmp_path: Path, dialect: str, case: s
     assert ["post"] == provider.order
 
 
-LOST: dict[str, tuple[Stored, int]] = {
-    "it is gone": (lambda events, at: reply("404 Not Found", "{}"), 1),
-    "it is too old": (lambda events, at: reply("400 Bad Request", '{"error": {}}'), 1),
-    "nothing follows": (lambda events, at: whole(), 2),
-    "no connection": (lambda events, at: [Reset()], 2),
+REFUSED = {
+    "it is gone": reply("404 Not Found", "{}"),
+    "it is too old": reply("400 Bad Request", '{"error": {}}'),
+    "it is not for this key": reply("403 Forbidden", "{}"),
 }
 
 
-@pytest.mark.parametrize("case", LOST)
+@pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_an_answer_that_cannot_be_read_on_is_cut_and_cancelled(
+async def test_an_answer_whose_rest_is_refused_is_cut_and_left_at_its_provider(
     tmp_path: Path, dialect: str, case: str
 ) -> None:
-    stored, calls = LOST[case]
     async with served(tmp_path, dialect) as (relay, play):
-        provider = play(cut(b"".join(ANSWERS[dialect][:MIDDLE])), stored)
+        provider = play(cut(b"".join(ANSWERS[dialect][:MIDDLE])), lambda *_: REFUSED[case])
         events = await chat(relay, model="u/m")
-        await until(lambda: provider.cancelled)
 
     assert "せせら" == text_of(events)
     assert ("failed", "upstream_truncated") == (events[-1]["status"], events[-1]["error"]["code"])
-    assert calls == len(provider.asked)
+    assert 1 == len(provider.asked)
+    assert ["post"] == provider.order
+
+
+FAILS: dict[str, Stored] = {
+    "nothing follows": lambda events, at: whole(),
+    "no connection": lambda events, at: [Reset()],
+    "an overload": lambda events, at: reply("503 Busy", "{}"),
+    "a rate limit": lambda events, at: reply("429 Slow", "{}"),
+    "a gateway's page": lambda events, at: reply("200 OK", "<p>", content_type="text/html"),
+    "no head": lambda events, at: [Hold()],
+}
+
+
+def failing(times: int, how: Stored) -> Stored:
+    """Fail so often, and then reply as it should be."""
+    left = [times]
+
+    def stored(events: Sequence[bytes], at: int) -> Sequence[Step]:
+        left[0] -= 1
+        return (serve_rest if left[0] < 0 else how)(events, at)
+
+    return stored
+
+
+@pytest.mark.parametrize("case", FAILS)
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_provider_that_fails_for_a_while_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str, case: str
+) -> None:
+    monkeypatch.setattr(resuming, "HEAD_S", 0.03)
+    async with served(tmp_path, dialect) as (relay, play):
+        provider = play(cut(b"".join(ANSWERS[dialect][:MIDDLE])), failing(12, FAILS[case]))
+        events = await chat(relay, model="u/m")
+
+    assert ("completed", "せせららぎ") == (events[-1]["status"], text_of(events))
+    assert 13 == len(provider.asked)
+    assert ["post"] == provider.order
+
+
+@pytest.mark.parametrize("case", FAILS)
+async def test_a_provider_that_fails_until_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(resuming, "HEAD_S", 0.03)
+    events = ANSWERS["openai_responses"]
+    async with served(tmp_path, "openai_responses", event_gap_timeout_s=0.2) as (relay, play):
+        provider = play(cut(b"".join(events[:MIDDLE])), FAILS[case])
+        received = await chat(relay, model="u/m")
+        await until(lambda: provider.cancelled)
+
+    assert ("upstream_timeout", "せせら") == (received[-1]["error"]["code"], text_of(received))
+    assert len(provider.asked) > 2
     assert ["post", "cancel"] == provider.order
     assert provider.cancelled[0].endswith("/resp%2F1/cancel")
+
+
+async def test_minutes_without_the_provider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resuming, "pause", retry.pause)
+    clock = Clock(monkeypatch)
+    events = ANSWERS["openai_responses"]
+    began = asyncio.get_running_loop().time()
+
+    def stored(events: Sequence[bytes], at: int) -> Sequence[Step]:
+        away = asyncio.get_running_loop().time() < began + 240
+        return reply("503 Busy", "{}") if away else serve_rest(events, at)
+
+    async with served(tmp_path, "openai_responses", clock=clock) as (relay, play):
+        provider = play(cut(b"".join(events[:MIDDLE])), stored)
+        async with clock.hurrying(1):
+            received = await chat(relay, model="u/m")
+
+    assert ("completed", "せせららぎ") == (received[-1]["status"], text_of(received))
+    assert 30 < len(provider.asked) < 80
+    assert ["post"] == provider.order
 
 
 async def test_an_error_of_the_provider_is_final(tmp_path: Path) -> None:
@@ -330,7 +404,7 @@ async def test_a_client_of_the_same_format(tmp_path: Path) -> None:
 async def test_calls_about_an_answer_are_of_its_project(tmp_path: Path) -> None:
     headers = {"openai-project": "p-1", "idempotency-key": "k-1"}
     async with served(tmp_path, "openai_responses", 'options = ["*"]') as (relay, play):
-        provider = play(cut(ANSWERS["openai_responses"][0]), LOST["it is gone"][0])
+        provider = play(cut(ANSWERS["openai_responses"][0]), lambda *_: REFUSED["it is gone"])
         body = {"model": "u/m", "input": "Hi"}
         await relay.client.post("/v1/responses", json=body, headers=headers)
         await until(lambda: provider.cancelled)
@@ -380,3 +454,14 @@ async def test_an_answer_that_cannot_begin_is_cancelled_before_another(tmp_path:
         await until(lambda: ["post", "cancel", "post", "cancel"] == provider.order)
 
     assert (502, "upstream_truncated") == (response.status_code, response.json()["code"])
+
+
+async def test_an_answer_that_another_call_continues_is_cancelled(tmp_path: Path) -> None:
+    events = ANSWERS["openai_responses"]
+    route = '[[route]]\nname = "r"\ntargets = ["u/m"]\nrescue = true\nattempts = 2\n'
+    async with served(tmp_path, "openai_responses", route, attempts=2) as (relay, play):
+        provider = play(cut(b"".join(events[:MIDDLE])), lambda *_: REFUSED["it is too old"])
+        await chat(relay, model="r")
+        await until(lambda: len(provider.order) > 2)
+
+    assert ["post", "cancel", "post"] == provider.order[:3]
