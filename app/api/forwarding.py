@@ -1,4 +1,4 @@
-"""Calls that are forwarded to the provider: moderations, rerank, images, speech, transcriptions."""
+"""Calls that are forwarded to the provider: moderations, rerank, images, speech and its text."""
 
 import re
 import secrets
@@ -25,16 +25,16 @@ _CONTENT_TYPE: Final = re.compile(r"[!-~][ -~]{0,199}")
 
 
 def routes(parts: HttpParts) -> list[Route]:
-    return [_route(parts, call) for call in CALLS]
+    return [_route(parts, call, path) for call in CALLS for path in call.paths]
 
 
-def _route(parts: HttpParts, call: Call) -> Route:
+def _route(parts: HttpParts, call: Call, path: str) -> Route:
     endpoint = SingleCall(parts, kind=call.kind)
 
     async def answer(request: Request) -> Response:
         return _Answer(endpoint, call, request)
 
-    return Route(f"/v1/{call.path}", answer, methods=["POST"])
+    return Route(path, answer, methods=["POST"])
 
 
 class _Answer(Response):

@@ -278,12 +278,28 @@ class RequestMiddleware:
 
     def _answer(self, scope: Scope, receive: Receive, sent: SentResponse) -> Awaitable[None]:
         """Answer a request that the guard lets pass, with CORS if it has an `Origin`."""
-        if (error := self._guard.check(scope) or _check_upgrade(scope)) is not None:
+        if (error := self._guard.check(scope) or self._check_upgrade(scope)) is not None:
             refusal = problems.on_relay_error(Request(scope), error)
             return refusal(scope, receive, sent.send)
         if sent.varies:
             return self._respond(scope, receive, sent.send)
         return self._with_cors(scope, receive, sent.send)
+
+    def _check_upgrade(self, scope: Scope) -> RelayError | None:
+        """Return the error for a WebSocket handshake, by a header that proxies pass on.
+
+        Clients that try WebSocket first then use HTTP at once, instead of trying again. None if
+        nothing is at the path, not even for HTTP.
+        """
+        if HANDSHAKE not in scope[REQUEST_HEADERS] or scope["method"] != "GET":
+            return None
+        refused: RelayError | None = scope.get(REFUSED)
+        if refused is None and all(one.matches(scope)[0] is Match.NONE for one in self.routes):
+            return None
+        return refused or RequestError(
+            "upgrade_required",
+            "WebSocket is not supported here; send the request by HTTP, as a POST",
+        )
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate the request and call its endpoint; answer the errors of both."""
@@ -353,20 +369,6 @@ def _as_http(scope: Scope, send: Send) -> tuple[Scope, Receive, Send]:
         await send({**message, "type": f"websocket.{message['type']}"})
 
     return {**scope, "type": "http", "method": "GET"}, receive, send_denial
-
-
-def _check_upgrade(scope: Scope) -> RelayError | None:
-    """Return the error for a WebSocket handshake, by a header that proxies pass on.
-
-    Clients that try WebSocket first then use HTTP at once, instead of trying again.
-    """
-    if HANDSHAKE not in scope[REQUEST_HEADERS] or scope["method"] != "GET":
-        return None
-    refused: RelayError | None = scope.get(REFUSED)
-    return refused or RequestError(
-        "upgrade_required",
-        "WebSocket is not supported here; send the request by HTTP, as a POST",
-    )
 
 
 async def _raise_not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -149,13 +149,14 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("POST", "/v1/embeddings"): Operation("Create embeddings", EmbeddingsRequest),
     **{
-        ("POST", f"/v1/{call.path}"): Operation(
+        ("POST", path): Operation(
             f"Forward a call to the provider: {call.kind}",
             dict,
             {"200": {"description": "The provider's answer.", "content": _bytes(call.answers)}},
             media_type=FORM if call.form else JSON,
         )
         for call in CALLS
+        for path in call.paths
     },
     ("POST", "/v1/client_secrets"): Operation(
         "Create a client secret", SecretOptions, {"200": ClientSecret}

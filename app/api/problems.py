@@ -31,8 +31,8 @@ CODE: Final = "seseragi.code"
 """The key in the scope of the error code of a response."""
 
 _STORED: Final = re.compile(
-    "/v1/(?:assistants|batches|containers|conversations|evals|files|fine_tuning|threads|uploads"
-    "|vector_stores)(?:/|$)"
+    "/v1/(?:assistants|batches|chatkit|containers|conversations|evals|files|fine_tuning|skills"
+    "|threads|uploads|vector_stores|videos)(?:/|$)"
 )
 """OpenAI's paths of data that it stores."""
 
@@ -84,7 +84,7 @@ def on_http_error(request: Request, error: HTTPException) -> Response:
     headers = dict(error.headers or {})
     match code:
         case "not_found":
-            detail = f"there is nothing at {_show(path)}{_advise(path)}"
+            detail = f"there is nothing at {_show(path)}{_advise(path, request)}"
         case "method_not_allowed":
             allowed = _methods_at(request) or headers.get("Allow", "")
             headers["Allow"] = allowed
@@ -99,8 +99,8 @@ def _show(path: str) -> str:
     return repr(hide_tokens(path)[:200])
 
 
-def _advise(path: str) -> str:
-    """Return a hint on a likely mistake in an unknown path."""
+def _advise(path: str, request: Request) -> str:
+    """Return a hint on a likely mistake in an unknown path, else what there is beside it."""
     if path.rstrip("/") == "/v1":
         return "; it is where the paths of clients begin: GET /v1/models lists the models"
     if path.startswith("/v1/v1/"):
@@ -109,7 +109,18 @@ def _advise(path: str) -> str:
         return "; add '/v1' to the end of the client's base URL"
     if _STORED.match(path):
         return "; what is stored at the provider would belong to all clients: it is not supported"
-    return ""
+    if path.startswith("/v1/realtime"):
+        return "; speech in real time is not supported: use /v1/audio, or /v1/responses for text"
+    family = "/".join(path.split("/")[:3])
+    beside = sorted(
+        f"{method} {route.path}"
+        for route in request.app.routes
+        if isinstance(route, Route) and f"{route.path}/".startswith(f"{family}/")
+        for method in (route.methods or set()) - {"HEAD"}
+    )
+    if family.startswith("/v1/") and beside:
+        return f"; there is {', '.join(beside)}"
+    return "; GET /openapi.json lists what there is"
 
 
 def _methods_at(request: Request) -> str:

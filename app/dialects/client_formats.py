@@ -40,7 +40,7 @@ _OPENAI_PATHS: Final = frozenset(
 )
 """The paths below /v1/ that are OpenAI's, and start no generation."""
 
-_BELOW_V1: Final = re.compile(r"/v1/(\w+)(?:/|$)")
+_BELOW_V1: Final = re.compile(r"/v[12]/(\w+)(?:/|$)")
 _WITHOUT_V1: Final = re.compile(
     r"/(?:chat/completions|completions|embeddings|messages|models|responses"
     rf"|{'|'.join(call.path for call in CALLS)})(?:/|$)"

@@ -19,7 +19,9 @@ from .reading.json_values import count, decode_or, mapping
 from .writing.output_ceiling import CHOICES, plain_name
 from .writing.token_estimate import AUDIO_BYTES, estimate_text
 
-Kind = Literal["moderations", "rerank", "images", "speech", "transcriptions"]
+Kind = Literal[
+    "moderations", "rerank", "images", "image_edits", "speech", "transcriptions", "translations"
+]
 
 ResultCount: Final[Any] = Annotated[int, msgspec.Meta(ge=1, le=100)] | None
 """The number of results for which output is reserved."""
@@ -38,12 +40,18 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     path: str
     """Below `/v1/`, and below the base URL of OpenAI's upstreams."""
+    other_path: str = ""
+    """Another path for clients."""
+    model: str = ""
+    """The model of a request without one; "" if it is required."""
     fields: frozenset[str]
     """The fields that only affect the answer: clients may always set them."""
     answers: tuple[str, ...] = ("application/json",)
     """Media types of the answer."""
     form: bool = False
     """Whether the request is `multipart/form-data` instead of JSON."""
+    image_tokens: int = 0
+    """The input for each file of a form, at most; 0 if its files are sound."""
     output_tokens: int = 0
     """The output for which money is reserved: of one result."""
     spoken: int = 0
@@ -52,16 +60,32 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of an answer per token of output, at least, by media type; "" is any other. Empty if
     an answer is whole before its first byte."""
 
+    @property
+    def paths(self) -> list[str]:
+        """The paths for clients."""
+        return [f"/v1/{self.path}", *filter(None, [self.other_path])]
+
 
 def _fields(names: str) -> frozenset[str]:
     return frozenset(("model", *names.split()))
 
 
+_IMAGE_FIELDS: Final = (
+    "prompt n size quality response_format background stream user output_compression"
+    " output_format partial_images"
+)
+
 CALLS: Final = (
-    Call(kind="moderations", path="moderations", fields=_fields("input")),
+    Call(
+        kind="moderations",
+        path="moderations",
+        model="omni-moderation-latest",
+        fields=_fields("input"),
+    ),
     Call(
         kind="rerank",  # Cohere's request, which others accept at this path
         path="rerank",
+        other_path="/v2/rerank",  # that of Cohere's own client
         fields=_fields(
             "query documents top_n top_k return_documents rank_fields instruction truncation"
             " max_chunks_per_doc max_tokens_per_doc truncate_prompt_tokens"
@@ -71,12 +95,20 @@ CALLS: Final = (
         kind="images",
         path="images/generations",
         fields=_fields(
-            "prompt n size quality style response_format background moderation stream user"
-            " output_compression output_format partial_images aspect_ratio resolution seed steps"
+            f"{_IMAGE_FIELDS} style moderation aspect_ratio resolution seed steps"
             " width height negative_prompt guidance guidance_scale num_inference_steps"
         ),
         answers=("application/json", "text/event-stream"),
         output_tokens=6_208,  # gpt-image-1: high quality, 1024x1536
+    ),
+    Call(
+        kind="image_edits",
+        path="images/edits",
+        fields=_fields(f"{_IMAGE_FIELDS} image mask input_fidelity"),
+        answers=("application/json", "text/event-stream"),
+        form=True,
+        output_tokens=6_208,
+        image_tokens=6_600,  # gpt-image-1: 323, and 6,240 for high fidelity
     ),
     Call(
         kind="speech",
@@ -102,6 +134,15 @@ CALLS: Final = (
         form=True,
         output_tokens=2_000,  # the maximum of gpt-4o-transcribe
         token_bytes={"": 3},  # a Chinese character; JSON only makes it too high
+    ),
+    Call(
+        kind="translations",
+        path="audio/translations",
+        fields=_fields("file prompt response_format temperature"),
+        answers=("application/json", "text/plain"),
+        form=True,
+        output_tokens=2_000,
+        token_bytes={"": 3},
     ),
 )
 
@@ -141,7 +182,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True):
         return TokenCounts(
             self.input_tokens,
             output,
-            audio_input_tokens=self.input_tokens if call.kind == "transcriptions" else None,
+            audio_input_tokens=(self.input_tokens if call.form and not call.image_tokens else None),
             audio_output_tokens=output if call.kind == "speech" else None,
             estimated=True,
         )
@@ -157,7 +198,7 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
         RequestError: `invalid_request`, with the path and the reason.
     """
     fields = parse_body(body, _raw_fields, example='{"model": "upstream/model"}')
-    model = parse_part(fields.get("model", Raw(b"null")), path="model")
+    model = parse_part(fields.get("model", Raw(b"null")), path="model") or call.model
     if not model:
         raise _without_model()
     counts = [
@@ -209,6 +250,11 @@ def _upload(call: Call, parts: list[Part], size: int, boundary: str) -> Forwarde
         raise _without_model()
 
     texts = [part for part in parts if b"filename" not in part.head]
+    counts = [_count(part) for part in parts if plain_name(_base(part.name)) in CHOICES]
+    tokens = size // AUDIO_BYTES
+    if call.image_tokens:
+        tokens = call.image_tokens * (len(parts) - len(texts))
+        tokens += sum(estimate_text(bytes(part.content)) for part in texts)
 
     def with_texts(new: Sequence[str]) -> ForwardedRequest:
         changed = (
@@ -227,12 +273,20 @@ def _upload(call: Call, parts: list[Part], size: int, boundary: str) -> Forwarde
         call,
         models[0].decode(errors="replace"),
         dict.fromkeys({_base(part.name) for part in parts} - call.fields, ""),
-        input_tokens=size // AUDIO_BYTES,
-        output_tokens=call.output_tokens,
+        input_tokens=tokens,
+        output_tokens=call.output_tokens * max(counts, default=1),
         render=render,
         texts=lambda: [bytes(part.content).decode(errors="replace") for part in texts],
         with_texts=with_texts,
     )
+
+
+def _count(part: Part) -> int:
+    """Return a number of results."""
+    text = bytes(part.content[:4])
+    if not text.isdigit() or not 1 <= int(text) <= 100:
+        raise RequestError("invalid_request", f"{part.name[:80]}: send an integer from 1 to 100")
+    return int(text)
 
 
 def _without_model() -> RequestError:

@@ -36,7 +36,13 @@ async def forward(context: CallContext, request: ForwardedRequest, client: Clien
         LimitReached: a usage limit would be exceeded.
         RelayError: no target answered, or the answer that had begun broke off.
     """
-    route = context.parts.upstreams.resolve_for(context.principal, request.model)
+    upstreams, principal = context.parts.upstreams, context.principal
+    try:
+        route = upstreams.resolve_for(principal, request.model)
+    except RequestError as error:
+        if error.code != "model_not_found" or request.model != request.call.model:
+            raise
+        route = upstreams.resolve_for(principal, f"openai/{request.model}")  # its own default
     if hooks := context.hooks_of(route):
         texts = request.texts()
         (checked,), _ = await check_values(hooks, [(texts, "input")], route=route.name)

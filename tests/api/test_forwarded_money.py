@@ -32,15 +32,19 @@ from tests.serving import Relay
 PRICES = (PriceConfig(target="openai/*", input=2, output=3, request=0.001, version="list"),)
 FEE = 1_000_000
 PIECE = b"\0" * 3000
-TYPES = {"speech": "audio/wav", "transcriptions": "text/plain"}
+TYPES = {"speech": "audio/wav", "transcriptions": "text/plain", "translations": "text/plain"}
 
-INPUTS = {"moderations": 13, "rerank": 19, "images": 16, "speech": 20, "transcriptions": 10}
+INPUTS = {
+    **{"moderations": 13, "rerank": 19, "images": 16, "image_edits": 6605},
+    **{"speech": 20, "transcriptions": 10, "translations": 10},
+}
 """The estimated input of each call."""
 
-UNSEEN = {"images": 2 * 6208, "speech": 20 * 12, "transcriptions": 2000}
+IMAGES = {"images": 2 * 6208, "image_edits": 6208}
+UNSEEN = {**IMAGES, "speech": 20 * 12, "transcriptions": 2000, "translations": 2000}
 """The output that a provider may have made before its first byte, by call; 0 for others."""
 
-SEEN = {"images": 2 * 6208, "speech": 3000 // 1500, "transcriptions": 3000 // 3}
+SEEN = {**IMAGES, "speech": 3000 // 1500, "transcriptions": 1000, "translations": 1000}
 """That of the bytes in `PIECE`; an image is made whole before its first byte."""
 
 
@@ -56,7 +60,7 @@ async def leave(relay: Relay, call: Call) -> None:
     """Leave a call once the first bytes of its answer are here."""
     path = path_of(call)
     body: dict[str, Any] = {"data": FIELDS, "files": FILE}
-    if path != FORM:
+    if not call.form:
         body = {"json": {"model": MODEL, **BODIES[call.path]}}
     async with relay.client.stream("POST", path, **body) as answer:
         assert 200 == answer.status_code

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import cohere
+import httpx
 import httpx2
 import openai
 import pytest
@@ -43,6 +45,8 @@ from tests.serving import Relay, serve_relay, serve_script
 KEY = "sk-test-0123456789"
 MODEL = "openai/m-1"
 FORM = "/v1/audio/transcriptions"
+FORMS = {f"/v1/{call.path}" for call in CALLS if call.form}
+EDITS = "/v1/images/edits"
 BODIES: dict[str, dict[str, Any]] = {
     "moderations": {"input": ["a", {"type": "text"}]},
     "rerank": {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1},
@@ -56,7 +60,7 @@ IMAGE = {"model": MODEL, "prompt": "a cat"}
 
 
 async def ask(relay: Relay, path: str, **how: Any) -> httpx2.Response:
-    if path == FORM:
+    if path in FORMS:
         return await relay.client.post(path, data=FIELDS, files=FILE, **how)
     body = {"model": MODEL, **BODIES[path[4:]]}
     return await relay.client.post(path, json=body, **how)
@@ -80,7 +84,7 @@ def form_of(call: Call) -> dict[str, bytes]:
     return {part.name: bytes(part.content) for part in parts}
 
 
-PATHS = [f"/v1/{call.path}" for call in CALLS]
+PATHS = [path for call in CALLS for path in call.paths]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -97,10 +101,13 @@ async def test_bytes_go_there_and_come_back(path: str):
     )
     assert "no-store, no-transform" == answer.headers["cache-control"]
     assert "http://localhost:3000" == listening.headers["access-control-allow-origin"]
-    assert (path, f"Bearer {KEY}") == (call.path, call.headers["authorization"])
+    assert (path.replace("/v2/", "/v1/"), f"Bearer {KEY}") == (
+        call.path,
+        call.headers["authorization"],
+    )
     assert "via" in call.headers
     assert not {"stream-id", "content-location", "seseragi-ignored"} & set(answer.headers)
-    if path == FORM:
+    if path in FORMS:
         sent = {name: value.encode() for name, value in FIELDS.items()}
         assert {**sent, "model": b"m-1", "file": SOUND} == form_of(call)
         assert b'filename="a.wav"\r\ncontent-type: audio/wav' in call.body
@@ -123,6 +130,7 @@ async def test_only_the_model_of_a_body_is_another():
     assert expected == upstream.calls[0].body
 
 
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
 async def test_official_client_uses_them(tmp_path: Path):
     image = {"created": 1, "data": [{"b64_json": "eA=="}]}
     done = {"type": "image_generation.completed", "b64_json": "eA=="}
@@ -155,6 +163,11 @@ async def test_official_client_uses_them(tmp_path: Path):
         upstream.script = reply("200 OK", '{"text": "hello"}')
         text = await sdk.audio.transcriptions.create(model=MODEL, file=sound)
         assert "hello" == text.text
+        assert "hello" == (await sdk.audio.translations.create(model=MODEL, file=sound)).text
+        upstream.script = reply("200 OK", json.dumps(image))
+        edited = await sdk.images.edit(model=MODEL, image=[sound, sound], prompt="a hat", n=2)
+        assert edited.data is not None
+        assert "eA==" == edited.data[0].b64_json
         upstream.script = reply("400 Bad", '{"error": {"message": "no voice", "param": "voice"}}')
         with pytest.raises(openai.BadRequestError, match="no voice"):
             await sdk.audio.speech.create(model=MODEL, input="hello", voice="none")
@@ -172,6 +185,63 @@ async def test_formats_have_paths_of_their_own(dialect: str, path: str):
     assert (200 if dialect == "openai_responses" else 400) == images.status_code
     if images.status_code == 400:
         assert "does not support /v1/images/generations" in images.json()["error"]["message"]
+
+
+async def test_coheres_client_reranks_by_its_defaults():
+    ranked = {"id": "1", "results": [{"index": 1, "relevance_score": 0.9}]}
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = reply("200 OK", json.dumps(ranked))
+        async with httpx.AsyncClient(trust_env=False) as http:
+            client = cohere.AsyncClientV2("k", base_url=relay.url, httpx_client=http)
+            found = await client.rerank(model=MODEL, query="a", documents=["b", "c"], top_n=1)
+            assert [1] == [one.index for one in found.results]
+            assert "/v1/rerank" == upstream.calls[0].path
+
+
+MODERATIONS = {
+    "one provider": (
+        "[upstream.a]\nbase_url = '{url}'\nkey_env = 'KEY'\n",
+        "omni-moderation-latest",
+    ),
+    "OpenAI and another": (
+        "[upstream.b]\nbase_url = 'http://127.0.0.1:9/v1'\nkey_env = 'KEY'\n"
+        "[upstream.openai]\nbase_url = '{url}'\nkey_env = 'KEY'\n",
+        "omni-moderation-latest",
+    ),
+    "a route of its name": (
+        "[upstream.a]\nbase_url = '{url}'\nkey_env = 'KEY'\n"
+        "[[route]]\nname = 'omni-moderation-latest'\ntargets = ['a/own']\n",
+        "own",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MODERATIONS)
+async def test_moderations_need_no_model(case: str, tmp_path: Path):
+    tables, model = MODERATIONS[case]
+    config = tmp_path / "seseragi.toml"
+    async with serve_upstream() as upstream:
+        config.write_text(tables.format(url=upstream.base_url))
+        async with serve_relay(environ={"SESERAGI_CONFIG": str(config), "KEY": "sk-a"}) as relay:
+            upstream.script = reply("200 OK", "{}")
+            answer = await relay.client.post("/v1/moderations", json={"input": "a"})
+            unknown = await relay.client.post("/v1/rerank", json={"query": "a", "documents": []})
+
+    assert 200 == answer.status_code, answer.text
+    assert {"input": "a", "model": model} == upstream.calls[0].json
+    assert (400, 1) == (unknown.status_code, len(upstream.calls))
+
+
+async def test_moderations_without_any_provider_of_them(tmp_path: Path):
+    tables = "".join(
+        f"[upstream.{name}]\nbase_url = 'http://127.0.0.1:9/v1'\nkey_env = 'KEY'\n" for name in "ab"
+    )
+    (tmp_path / "seseragi.toml").write_text(tables)
+    environ = {"SESERAGI_CONFIG": str(tmp_path / "seseragi.toml"), "KEY": "sk-a"}
+    async with serve_relay(environ=environ) as relay:
+        answer = await relay.client.post("/v1/moderations", json={"input": "a"})
+
+    assert (404, True) == (answer.status_code, "omni-moderation-latest" in answer.text)
 
 
 async def test_pieces_come_as_they_are_made():
@@ -282,6 +352,9 @@ ANSWERS: dict[str, tuple[str, str, str, tuple[int, int, int]]] = {
     "sound": ("/v1/audio/speech", "audio/wav", json.dumps({"usage": IMAGES}), (20, 1, 43_000 + FEE)),
     "rerank": ("/v1/rerank", "application/json", json.dumps({"usage": {"total_tokens": 40}, "results": []}), (40, 0, 80_000 + FEE)),
     "transcription": (FORM, "application/json", json.dumps({"text": "", "usage": {"type": "tokens", "input_tokens": 10, "input_token_details": {"audio_tokens": 9}, "output_tokens": 5}}), (10, 5, 35_000 + FEE)),
+    "edited image": (EDITS, "application/json", json.dumps({"data": [], "usage": IMAGES}), (50, 100, 400_000 + FEE)),
+    "edited image without usage": (EDITS, "application/json", '{"data": []}', (6605, 6208, 6605 * 2000 + 6208 * 3000 + FEE)),
+    "translation": ("/v1/audio/translations", "application/json", '{"text": "hello"}', (10, 6, 38_000 + FEE)),
     "duration": (FORM, "application/json", json.dumps({"usage": {"type": "duration", "seconds": 9}}), (10, 15, 65_000 + FEE)),
     "impossible": (FORM, "application/json", json.dumps({"usage": {**IMAGES, "output_tokens": 10**9}}), (50, 27, 181_000 + FEE)),
 }  # fmt: skip
@@ -307,6 +380,27 @@ async def test_call_is_settled_by_its_usage_and_its_price(name: str):
         state.day.held_nano_usd,
     )
     assert row.request_id == answer.headers["x-request-id"]
+
+
+async def test_the_number_of_results_in_a_form_is_reserved():
+    limits = UsageLimits(usd_per_day=1000)
+    async with serve_upstream() as upstream, serve(upstream, prices=PRICES, limits=limits) as relay:
+        upstream.script = [Hold()]
+        form = {"model": MODEL, "prompt": "a", "n": "3"}
+        asking = asyncio.create_task(relay.client.post(EDITS, data=form, files=FILE))
+        await asyncio.wait_for(upstream.called.wait(), 20)
+        (state,) = await relay.accounts.read_accounts(["relay"])
+        asking.cancel()
+        await settled(relay)
+        refused = [
+            await relay.client.post(EDITS, data={**form, "n": n}, files=FILE)
+            for n in ("0", "101", "1000", "-1", "2.0", "x", "")
+        ]
+
+    assert 3 * 6208 * 3000 < state.day.held_nano_usd < 3 * 6208 * 3000 + 7000 * 2000 + FEE
+    assert [400] * 7 == [one.status_code for one in refused]
+    assert all("n: send an integer" in one.text for one in refused)
+    assert 1 == len(upstream.calls)
 
 
 async def test_stated_cost_counts_where_no_price_is_known():
@@ -532,6 +626,30 @@ async def test_what_stores_at_the_provider_is_refused_with_the_reason(path: str)
         answer = await relay.client.post(path, headers={"user-agent": "OpenAI/Python 3"})
 
     assert (404, True) == (answer.status_code, "would belong to all clients" in answer.text)
+
+
+MISSING = {
+    "/v1/images/variations": "there is POST /v1/images/edits, POST /v1/images/generations",
+    "/v1/audio/voices": "POST /v1/audio/speech, ",
+    "/v1/chat/completion": "POST /v1/chat/completions",
+    "/v1/moderation": "GET /openapi.json",
+    "/v1/realtime/sessions": "speech in real time is not supported",
+    "/v1/videos": "would belong to all clients",
+    "/v2/embed": "GET /openapi.json",
+    "/anything": "GET /openapi.json",
+}
+
+
+@pytest.mark.parametrize("path", MISSING)
+async def test_a_missing_path_is_named_with_what_there_is(path: str):
+    async with serve_relay() as relay:
+        answer = await relay.client.post(path, headers={"user-agent": "OpenAI/Python 3"})
+
+    assert (404, "false") == (answer.status_code, answer.headers["x-should-retry"])
+    error = answer.json()
+    message = error["error"]["message"] if "error" in error else error["detail"]
+    assert f"nothing at '{path}'" in message
+    assert MISSING[path] in message
 
 
 @pytest.mark.pure

@@ -194,6 +194,25 @@ async def test_setting_turns_it_off():
     assert 426 == refused.value.response.status_code
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/realtime", 404),
+        ("/v1/chat/completion", 404),
+        ("/x", 404),
+        ("/v1/chat/completions", 426),
+    ],
+)
+async def test_a_handshake_elsewhere_is_answered_before_the_upgrade(path: str, status: int):
+    async with serve_relay() as relay:
+        url = relay.url.replace("http", "ws", 1) + path
+        with pytest.raises(InvalidStatus) as refused:
+            async with websockets.connect(url, proxy=None):
+                pass
+    assert status == refused.value.response.status_code
+    assert (path.encode() in refused.value.response.body) == (status == 404)
+
+
 async def test_client_that_leaves_cancels_what_is_not_to_go_on():
     script: list[Step] = [head(), send(text("a")), Hold()]
     async with serve_script(script) as (relay, upstream):
