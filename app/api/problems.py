@@ -30,6 +30,15 @@ REALM: Final = 'Bearer realm="seseragi"'
 CODE: Final = "seseragi.code"
 """The key in the scope of the error code of a response."""
 
+KEPT_S: Final = 59
+"""The longest `Retry-After` that all official SDKs keep: at a longer one the AI SDK and OpenAI's in
+Node ask again within seconds."""
+
+RETRY_NAMES: Final = ("retry-after", "x-should-retry")
+
+RETRIES: Final = 2
+"""How often they ask again."""
+
 _STORED: Final = re.compile(
     "/v1/(?:assistants|batches|chatkit|containers|conversations|evals|files|fine_tuning|skills"
     "|threads|uploads|vector_stores|videos)(?:/|$)"
@@ -58,16 +67,27 @@ def failure(
         all_headers["accept-encoding"] = ", ".join(CODINGS)
     if error.code == "upgrade_required":  # RFC 9110, 15.5.22
         all_headers["upgrade"] = "HTTP/1.1"
-    if error.retry_after_s is not None:
-        all_headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    all_headers |= retry_headers(error)
     if isinstance(error, LimitReached) and error.rate_limit is not None:
         requests = error.rate_limit if error.limit.counts == "requests" else None
         tokens = error.rate_limit if error.limit.counts == "tokens" else None
         all_headers |= rate_limit_headers(client_format, requests, tokens)
-    if not error.retryable:
-        # Without it the official SDKs retry every 5xx, 409 and 408.
-        all_headers["x-should-retry"] = "false"
     return Response(body, status_code=status, headers=all_headers, media_type=media_type)
+
+
+def retry_headers(error: RelayError) -> dict[str, str]:
+    """Return the headers that official SDKs read before they retry; `CODES` says what is retryable.
+
+    A limit per minute may need 65 s: they reach it by two waits.
+    """
+    wait_s, headers = math.ceil(error.retry_after_s or 0), {}
+    retries = error.retryable and wait_s <= KEPT_S * RETRIES
+    if wait_s:
+        headers["retry-after"] = str(min(wait_s, KEPT_S) if retries else wait_s)
+    if not retries:
+        # Without it they retry every 5xx, 429, 409 and 408.
+        headers["x-should-retry"] = "false"
+    return headers
 
 
 def on_relay_error(

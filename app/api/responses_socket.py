@@ -9,7 +9,7 @@ limits and a record, and can be read and resumed by `GET`, also after the connec
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,7 @@ from ..generation.via import source_of
 from ..identity.principal import Principal
 from ..policies.admission import RequestMemory, address_of
 from ..requests import convert_body, parse_body, parse_part
+from .problems import RETRY_NAMES, retry_headers
 from .request import (
     AS_MESSAGES,
     CONNECTION,
@@ -229,8 +230,7 @@ class _Connection:
 
     async def refuse(self, error: RelayError, stream_id: str) -> None:
         status, body, _ = CLIENT_FORMAT.render_failure(error, "")
-        retry_after = b"" if error.retry_after_s is None else b"%.0f" % error.retry_after_s
-        await self.write(_error_event(status, body, retry_after=retry_after), stream_id)
+        await self.write(_error_event(status, body, retry_headers(error)), stream_id)
 
     async def write(self, event: bytes, stream_id: str = "") -> None:
         """Send an event, in the name of a lane."""
@@ -423,8 +423,8 @@ class _Answer:
             self._head = message
         elif body := message.get("body"):
             if self._head["status"] != 200:  # no stream
-                retry_after = dict(self._head["headers"]).get(b"retry-after", b"")
-                body = _error_event(self._head["status"], body, retry_after=retry_after)
+                headers = {name.decode(): value.decode() for name, value in self._head["headers"]}
+                body = _error_event(self._head["status"], body, headers)
             self.write(body)
             await self.drain()
 
@@ -434,11 +434,11 @@ def _begin(stream_id: str) -> bytes:
     return b'{"stream_id":%b,' % _encode(stream_id) if stream_id else b"{"
 
 
-def _error_event(status: int, body: bytes, *, retry_after: bytes = b"") -> bytes:
+def _error_event(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
     """Return the event of an error that a POST would be answered with."""
     error: dict[str, Any] = msgspec.json.decode(body)["error"]
-    if retry_after:
-        error["headers"] = {"retry-after": retry_after.decode()}
+    if kept := {name: headers[name] for name in RETRY_NAMES if name in headers}:
+        error["headers"] = kept
     return _encode({"type": "error", "status": status, "error": error})
 
 
