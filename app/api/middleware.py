@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import RelayError, RequestError
+from ..identity.keys import PREFIX as KEY_PREFIX
 from ..identity.principal import Principal
 from ..upstreams.transport import owner
 from . import problems
@@ -67,6 +68,9 @@ MAX_UNREAD = 2**20
 UNREAD_S = 1.0
 """The most time for that."""
 
+
+KEY_PROTOCOL: Final = "openai-insecure-api-key."
+"""The begin of the subprotocol with a credential, which OpenAI's SDK sends from pages."""
 
 DENIAL: Final = "websocket.http.response"
 """The ASGI extension for an HTTP answer to a WebSocket handshake."""
@@ -270,6 +274,7 @@ class RequestMiddleware:
         Raises:
             RelayError: it is refused.
         """
+        _read_subprotocols(scope)
         post = {**scope, "type": "http", "method": "POST", "root_path": root_of(scope)}
         scope[REQUEST_HEADERS] = read_headers(post)
         if (error := self._guard.check(post)) is not None:
@@ -357,6 +362,26 @@ def list_endpoints(routes: Sequence[BaseRoute]) -> dict[tuple[str, str], Endpoin
             if next(one for one in routes if one.matches(scope)[0] is Match.FULL) is route:
                 found[method, route.path] = route.endpoint
     return found
+
+
+def _read_subprotocols(scope: Scope) -> None:
+    """Move the credential of a page from the subprotocols to the headers; leave none with values.
+
+    Raises:
+        RequestError: `unauthenticated`, it is a key.
+    """
+    headers = [one for one in scope["headers"] if one[0] != b"sec-websocket-protocol"]
+    names = scope.get("subprotocols") or ()
+    for credential in {one[len(KEY_PROTOCOL) :] for one in names if one.startswith(KEY_PROTOCOL)}:
+        if credential.startswith(KEY_PREFIX):
+            raise RequestError(
+                "unauthenticated",
+                "subprotocol: proxies log it, and a key is valid for long; send a client secret "
+                "(POST /v1/client_secrets)",
+            )
+        headers.append((b"authorization", b"Bearer " + credential.encode("latin-1", "replace")))
+    scope["headers"] = headers
+    scope["subprotocols"] = [one for one in names if not one.startswith("openai-")]
 
 
 def _as_http(scope: Scope, send: Send) -> tuple[Scope, Receive, Send]:

@@ -122,7 +122,9 @@ class ResponsesSocket(msgspec.Struct, frozen=True):
                 if send == server.send:  # no other app wraps this one
                     connection.push = server.push
             await receive()  # websocket.connect
-            await send({"type": "websocket.accept"})
+            # Browsers that offered one fail without one in the answer.
+            offered = scope.get("subprotocols") or [None]
+            await send({"type": "websocket.accept", "subprotocol": offered[0]})
             try:
                 async with connection.deadline:
                     while await connection.take(await receive()):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -184,6 +185,78 @@ async def test_handshake_is_refused_as_a_request_would_be():
         for name, status in (("me", 200), ("no", 401)):
             found = await relay.client.get(f"/v1/responses/{response}", headers=bearer(name))
             assert status == found.status_code
+
+
+PROTOCOL = "openai-insecure-api-key."
+PAGE = "https://a.example"
+
+
+@contextlib.asynccontextmanager
+async def from_page(
+    relay: Relay, *names: str, origin: str = PAGE, **arguments: Any
+) -> AsyncIterator[websockets.ClientConnection]:
+    protocols = cast(Any, names)
+    async with connect(relay, subprotocols=protocols, origin=origin, **arguments) as connection:
+        yield connection
+
+
+async def test_a_page_sends_its_credential_as_a_subprotocol(caplog):
+    caplog.set_level(logging.DEBUG, logger="websockets.server")
+    caplog.set_level(logging.DEBUG, logger="uvicorn.error")
+    me = Principal(user="me")
+    async with serve_relay(
+        authenticator=known(me=me), cors_origins=PAGE, log_level="debug"
+    ) as relay:
+        for names in (
+            ("realtime", f"{PROTOCOL}key-me"),
+            (f"{PROTOCOL}key-me", "openai-project.p", "openai-beta.x", "realtime"),
+        ):
+            async with from_page(relay, *names) as connection:
+                assert connection.response is not None
+                head = str(connection.response.headers)
+                assert ("realtime", False) == (connection.subprotocol, "key-me" in head)
+                await ask(connection, model="demo")
+                response = (await read(connection))[-1]["response"]["id"]
+            found = await relay.client.get(f"/v1/responses/{response}", headers=bearer("me"))
+            assert 200 == found.status_code
+        async with from_page(relay, f"{PROTOCOL}key-me") as connection:
+            assert connection.subprotocol is None  # a credential is no answer
+
+    assert "key-me" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("names", "how", "status", "words"),
+    [
+        ([f"{PROTOCOL}key-me"], {"origin": "https://b.example"}, 403, b"not allowed"),
+        ([f"{PROTOCOL}key-narrow"], {}, 403, b"does not allow pages of"),
+        ([f"{PROTOCOL}key-no"], {}, 401, b"not known here"),
+        ([PROTOCOL], {}, 401, b"Bearer"),
+        ([f"{PROTOCOL}ssk_secret"], {}, 401, b"send a client secret"),
+        ([f"{PROTOCOL}key-me", f"{PROTOCOL}key-no"], {}, 401, b"two different"),
+        ([f"{PROTOCOL}key-me"], {"additional_headers": bearer("no")}, 401, b"two different"),
+        (["realtime"], {}, 401, b"credential is needed"),
+    ],
+)
+async def test_a_page_without_rights_is_refused(names, how, status: int, words: bytes):
+    authenticator = known(me=Principal(user="me"), narrow=Principal(origins=("https://c.example",)))
+    async with serve_relay(authenticator=authenticator, cors_origins=PAGE) as relay:
+        with pytest.raises(InvalidStatus) as refused:
+            async with from_page(relay, "realtime", *names, **how):
+                pass
+
+    body = refused.value.response.body
+    assert status == refused.value.response.status_code
+    assert (True, False) == (words in body, b"ssk_secret" in body or b"key-" in body)
+
+
+async def test_a_page_without_authentication_may_send_any_key():
+    async with (
+        serve_relay(cors_origins=PAGE) as relay,
+        from_page(relay, "realtime", f"{PROTOCOL}unused") as connection,
+    ):
+        await ask(connection, model="demo")
+        assert "response.completed" == (await read(connection))[-1]["type"]
 
 
 async def test_setting_turns_it_off():
