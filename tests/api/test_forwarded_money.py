@@ -40,11 +40,11 @@ INPUTS = {
 }
 """The estimated input of each call."""
 
-IMAGES = {"images": 2 * 6208, "image_edits": 6208}
-UNSEEN = {**IMAGES, "speech": 20 * 12, "transcriptions": 2000, "translations": 2000}
+WHOLE = {"images": 2 * 6208, "image_edits": 6208}
+UNSEEN = {**WHOLE, "speech": 20 * 12, "transcriptions": 2000, "translations": 2000}
 """The output that a provider may have made before its first byte, by call; 0 for others."""
 
-SEEN = {**IMAGES, "speech": 3000 // 1500, "transcriptions": 1000, "translations": 1000}
+SEEN = {**WHOLE, "speech": 3000 // 1500, "transcriptions": 1000, "translations": 1000}
 """That of the bytes in `PIECE`; an image is made whole before its first byte."""
 
 

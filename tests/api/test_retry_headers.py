@@ -79,7 +79,7 @@ def test_python_sdks(clients: dict[str, tuple[Any, Any]], name: str, wait_s: flo
 async def test_node_sdks() -> None:
     """The AI SDK does not read `x-should-retry`: it retries each 429 and 5xx."""
     file(ROOT / "node_modules" / "@anthropic-ai" / "sdk" / "package.json", how="run npm ci")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for code in CODES:
         for wait_s, (retry_after, retries) in WAITS.items():
             error = RelayError(code, "m", retry_after_s=wait_s)
