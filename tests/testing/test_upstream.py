@@ -4,6 +4,8 @@ import asyncio
 import socket
 import struct
 
+import pytest
+
 from app.testing.upstream import Call, Step, head, send, serve_upstream
 
 ASKED = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"
