@@ -287,3 +287,10 @@ def test_objects_stay_in_the_namespace_that_they_are_applied_to():
         assert "namespace" not in one["metadata"]
     names = [(one["kind"], one["metadata"]["name"]) for one in read_objects()]
     assert len(set(names)) == len(names)
+
+
+def test_alerts_are_those_of_prometheus():
+    """The command that makes the file again is its second line."""
+    alerts = yaml.safe_load((ROOT / "deploy/grafana/alerts.yml").read_text())
+
+    assert alerts == find("PrometheusRule")["spec"]

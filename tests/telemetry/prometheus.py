@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-import re
+import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import yaml
 
 from tests.needs import program
 from tests.ports import answers, free_port
@@ -19,16 +20,20 @@ ALERTS = FOLDER / "alerts.yml"
 DASHBOARD = FOLDER / "dashboard.json"
 
 
-def expressions_of_alerts() -> dict[str, str]:
-    """Return the expression of each alert; the file is as we write it, and no other YAML."""
-    text = ALERTS.read_text(encoding="utf-8")
-    found = {}
-    for rule in text.split("- alert: ")[1:]:
-        name, rest = rule.split("\n", 1)
-        match = re.search(r"expr: (?:\|\n)?(.*?)\n        (?:for|labels):", rest, re.DOTALL)
-        assert match is not None, name
-        found[name] = " ".join(match[1].split())
-    return found
+def rules_of_alerts() -> list[dict[str, Any]]:
+    """Return all alert rules; one name may have a rule for each severity."""
+    (group,) = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
+
+
+def run_rules(folder: Path, cases: Sequence[dict[str, Any]]) -> str:
+    """Test the alert rules with `promtool`; return what it complains of."""
+    file = folder / "tests.yml"
+    file.write_text(json.dumps({"rule_files": [str(ALERTS)], "tests": [*cases]}))
+    tool = program("promtool")
+    done = subprocess.run([tool, "test", "rules", file], capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
 def expressions_of_dashboard() -> list[str]:

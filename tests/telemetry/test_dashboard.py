@@ -6,7 +6,7 @@ import re
 import pytest
 
 from app.telemetry.families import FAMILIES
-from tests.telemetry.prometheus import DASHBOARD, expressions_of_alerts, expressions_of_dashboard
+from tests.telemetry.prometheus import DASHBOARD, expressions_of_dashboard, rules_of_alerts
 
 pytestmark = pytest.mark.pure
 
@@ -18,11 +18,21 @@ def test_queries_name_metrics_that_there_are():
     for family in FAMILIES:
         ends = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
         served |= {f"{family.name}{end}" for end in ends[family.kind]}
-    asked = [*expressions_of_alerts().values(), *expressions_of_dashboard()]
+    asked = [*(rule["expr"] for rule in rules_of_alerts()), *expressions_of_dashboard()]
     names = {name for query in asked for name in re.findall(r"seseragi_\w+", query)}
 
     assert set() == names - served
     assert 25 < len(names)
+
+
+def test_every_alert_has_its_paragraph():
+    """And no paragraph is left of one that is gone."""
+    text = (DASHBOARD.parents[2] / "docs/alerts.md").read_text(encoding="utf-8")
+    rules = rules_of_alerts()
+
+    assert {rule["alert"] for rule in rules} == set(re.findall(r"^## (Seseragi\w+)$", text, re.M))
+    for rule in rules:
+        assert f"docs/alerts.md#{rule['alert'].lower()}" == rule["annotations"]["runbook_url"]
 
 
 def test_dashboard_is_whole():
