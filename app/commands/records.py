@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, TypeVar, get_args
 
 from ..errors import suggest
-from ..events import EndedBy
+from ..events import EndedBy, Status
 from ..ledger.rates import to_usd
 from ..records.address import FAILURES, Address, RecordsRefused
 from ..records.database import Database
-from ..records.queries import BY, LISTED, latest, sums_by, tenants_of
+from ..records.queries import BY, LISTED, find, latest, sums_by, tenants_of
 from ..records.schema import SUMS, today
 from ..settings import SettingsError, load_scalar
 from .terminal import add_config, escape, print_table
@@ -28,6 +28,9 @@ FIRST_DAY = date(2000, 1, 1)
 T = TypeVar("T")
 
 ENDERS = get_args(EndedBy)
+
+FILTERS = ("status", "tenant", "user", "key", "route", "ended_by")
+"""Columns that options of `list` have the value of."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Prefixes that spreadsheets interpret as a formula."""
@@ -48,10 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ENDERS,
         help=f"only incomplete answers, ended by: {', '.join(ENDERS)}",
     )
-    latest.add_argument("--tenant", metavar="NAME")
-    latest.add_argument("--user", metavar="NAME")
+    latest.add_argument("--status", choices=get_args(Status))
+    for name in ("tenant", "user", "key", "route"):
+        latest.add_argument(f"--{name}", metavar="NAME")
+    _add_days(latest, since=argparse.SUPPRESS, until=argparse.SUPPRESS)
     _add_format(latest)
     _add_database(latest)
+    show = actions.add_parser("show", help="print all of a stream, also recorded content, as JSON")
+    show.add_argument("stream", metavar="STREAM", help="id of a stream (st_...) or a request")
+    _add_database(show)
     erase = actions.add_parser(
         "erase",
         help="erase a user",
@@ -71,10 +79,13 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMNS",
         help=f"columns to group by, comma-separated: {', '.join(BY)} (default: day)",
     )
-    parser.add_argument(
-        "--since", metavar="DAY", default="30d", help="2026-11-01, or 30d ago (default: 30d)"
-    )
-    parser.add_argument("--until", metavar="DAY", help="last day (default: today)")
+    _add_days(parser)
+
+
+def _add_days(parser: argparse.ArgumentParser, since: str = "", until: str = "") -> None:
+    days = "first day: 2026-11-01, or 30d ago (the default of reports)"
+    parser.add_argument("--since", metavar="DAY", default=since, help=days)
+    parser.add_argument("--until", metavar="DAY", default=until, help="last day (default: today)")
 
 
 # An action has no defaults of its own: they would replace what is given before it.
@@ -136,13 +147,15 @@ def _read_options(options: argparse.Namespace) -> None:
                 raise SettingsError(f"--by: unknown column {name!r}{suggest(name, BY)}")
         if len(set(options.by)) < len(options.by):
             raise SettingsError("--by: a column occurs twice; name each once")
-        options.since = _read_day("--since", options.since)
+        options.since = _read_day("--since", options.since or "30d")
         options.until = _read_day("--until", options.until or str(today()))
     elif options.action == "list":
+        options.since = _read_day("--since", options.since) if options.since else None
+        options.until = _read_day("--until", options.until) if options.until else None
         if not re.fullmatch(r"[1-9][0-9]{0,5}", options.limit) or int(options.limit) > MOST_LISTED:
             raise SettingsError(f"--limit: give a number from 1 to {MOST_LISTED}")
         options.limit = int(options.limit)
-    elif not options.user:
+    elif options.action == "erase" and not options.user:
         raise SettingsError("--user: empty; name a user")
 
 
@@ -158,6 +171,8 @@ async def _run(options: argparse.Namespace, database: Database) -> None:
     match options.action:
         case "list":
             await _list(options, database)
+        case "show":
+            await _show(options.stream, database)
         case "erase":
             await _erase(options, database)
         case _:
@@ -192,9 +207,9 @@ async def _list(options: argparse.Namespace, database: Database) -> None:
     rows = await latest(
         database,
         limit=options.limit,
-        tenant=options.tenant,
-        user=options.user,
-        ended_by=options.ended_by,
+        since=options.since,
+        until=options.until,
+        **{name: getattr(options, name) for name in FILTERS},
     )
     match options.format:
         case "json":
@@ -202,7 +217,7 @@ async def _list(options: argparse.Namespace, database: Database) -> None:
         case "csv":
             _print_csv([*_printed(dict.fromkeys(LISTED))], map(_printed, rows))
         case _:
-            names = ["started", "stream", "user", "route", "target", "status", "ended by"]
+            names = ["started", "stream", "user", "key", "route", "target", "status", "ended by"]
             names += ["s", "tokens", "usd"]
             print_table([names, *map(_table_row, rows)], numbers=3)
 
@@ -226,14 +241,24 @@ def _iso_time(at: float, precision: str) -> str:
 
 def _table_row(row: Mapping[str, Any]) -> list[str]:
     tokens = (row["input_tokens"] or 0) + (row["output_tokens"] or 0)
-    owner = "/".join(part for part in (row["tenant"], row["user"] or row["key"]) if part)
+    user = "/".join(part for part in (row["tenant"], row["user"]) if part)
     return [
-        *(_iso_time(row["started_at"], "seconds"), row["stream"], owner or "-", row["route"]),
+        *(_iso_time(row["started_at"], "seconds"), row["stream"], user or "-"),
+        *(row["key"] or "-", row["route"]),
         *(row["target"] or "-", row["code"] or row["status"], row["ended_by"] or "-"),
         f"{row['ended_at'] - row['started_at']:.1f}",
         str(tokens) + ("~" if row["usage_from"] == "estimate" else ""),
         "-" if row["nano_usd"] is None else to_usd(row["nano_usd"]),
     ]
+
+
+async def _show(stream: str, database: Database) -> None:
+    rows = await find(database, stream)
+    if not rows:
+        raise SettingsError(f"{stream!r}: not in the records; `seseragi records list` lists them")
+    for row in rows:
+        row["content"] = row["content"] and json.loads(row["content"])
+    _print_json([_printed(row) for row in rows])
 
 
 async def _erase(options: argparse.Namespace, database: Database) -> None:

@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 import httpx2
 import msgspec
 
+from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import CODES
 from ..ledger.rates import to_usd
 from ..settings import SettingsError, load_scalar
@@ -70,14 +71,16 @@ class Story:
         if began is not None and (after := _number(first_s)) is not None:
             self.note("first", began + after, f"{facts.get('target')} began to answer")
         notes = dict.fromkeys(facts.get(name) for name in ("status", "code", "finish_reason"))
-        tokens, cost, by = (facts.get(name) for name in ("output_tokens", "cost", "ended_by"))
-        counts = (tokens is not None and f"{tokens} output tokens", cost and f"{cost} USD")
-        self.note("end", ended, *notes, by and f"ended by {by}", *filter(None, counts))
+        kinds, cost, by = ("input", "output"), facts.get("cost"), facts.get("ended_by")
+        counts = {kind: facts.get(f"{kind}_tokens") for kind in kinds}
+        used = (f"{count} {kind} tokens" for kind, count in counts.items() if count is not None)
+        self.note("end", ended, *notes, by and f"ended by {by}", *used, cost and f"{cost} USD")
 
 
 FACTS: Final = (
     *("stream", "request_id", "tenant", "user", "key", "model", "target", "status", "code"),
-    *("ended_by", "finish_reason", "output_tokens", "cost", "upstream_request_id"),
+    *("ended_by", "finish_reason", "input_tokens", "output_tokens", "cost"),
+    *("upstream_request_id", "client_format", "first_event_s"),
 )
 
 
@@ -152,17 +155,34 @@ def conclude(facts: Mapping[str, Any]) -> str:
     if status in ("", "running"):
         if status:
             return "It is still running."
-        return f"The request was refused: {title} ({code})." if code else "Its end is not known."
+        more = f" {ADVICE['code'][code]}" if code in ADVICE["code"] else ""
+        refused = f"The request was refused: {title} ({code}).{more}"
+        return refused if code else "Its end is not known."
     if by in ADVICE["ended_by"]:
-        return ADVICE["ended_by"][by]
+        return ADVICE[_case(by, facts)].get(by, ADVICE["ended_by"][by])
     if status == "completed":
         reason = str(facts.get("finish_reason"))
-        more = ADVICE["finish_reason"].get(reason, "It did not stop early.")
+        advice = ADVICE["finish_reason"] | ADVICE.get(f"finish_reason.{_format(facts)}", {})
+        more = advice.get(reason, "It did not stop early.")
         return f"The answer is complete. {more}{LEFT if facts.get('cut') else ''}"
     cause = f"The provider failed: {title} ({code})." if code else f"It is {status}."
     known = facts.get("upstream_request_id")
     call = f" The provider's request id is {known}." if known else ""
     return f"{cause} {ADVICE['code'].get(code, OTHERWISE)}{call}"
+
+
+def _format(facts: Mapping[str, Any]) -> str:
+    return str(facts.get("client_format") or "")
+
+
+def _case(by: str, facts: Mapping[str, Any]) -> str:
+    """Return the table of advice for an end by `by`."""
+    known = CLIENT_FORMATS.get(_format(facts))
+    if by == "reader_gone" and known is not None and not known.lingers:
+        return "at_once"
+    if by == "deadline" and facts.get("status") == "failed" and "first_event_s" not in facts:
+        return "no_event"
+    return "ended_by"
 
 
 def _read_log(story: Story, path: str) -> None:
@@ -258,7 +278,8 @@ def _ask_relay(story: Story, url: str, key: str) -> None:
 def _take(story: Story, fields: Mapping[str, Any], events: bytes) -> None:
     """Add the facts of a stream from a relay, and the notices among its events."""
     target, timings = fields.get("target") or {}, fields.get("timings") or {}
-    more = {"target": f"{target['upstream']}/{target['model']}"} if target else {}
+    more: dict[str, Any] = {"first_event_s": 0} if fields.get("blocks") else {}  # not known when
+    more |= {"target": f"{target['upstream']}/{target['model']}"} if target else {}
     error, usage = fields.get("error") or {}, fields.get("usage") or {}
     began, ended = (_number(timings.get(name)) for name in ("started_at", "ended_at"))
     story.learn({**usage, **error, **fields, **more}, *FACTS)

@@ -44,6 +44,13 @@ LISTED: Final = (
 )
 
 
+SHOWN: Final = (
+    *LISTED,
+    *("client_format", "model", "answered_model", "finish_reason", "longest_gap_s", "readers"),
+    *("resumes", "cached_input_tokens", "reasoning_tokens", "content"),
+)
+
+
 async def sums_by(
     database: Database, by: Sequence[str], *, since: date, until: date
 ) -> list[dict[str, Any]]:
@@ -71,15 +78,22 @@ async def latest(
     database: Database,
     *,
     limit: int,
-    tenant: str | None,
-    user: str | None,
-    ended_by: str | None = None,
+    since: date | None = None,
+    until: date | None = None,
+    **equal: str | None,
 ) -> list[dict[str, Any]]:
-    """Return the latest streams, newest first, without their content."""
+    """Return the latest streams, newest first, without their content.
+
+    `equal` has values of columns, or None for any; `until` is included.
+    """
     statement = select(*(streams.c[name] for name in LISTED))
-    for name, value in (("tenant", tenant), ("user", user), ("ended_by", ended_by)):
+    for name, value in equal.items():
         if value is not None:
             statement = statement.where(streams.c[name] == value)
+    if since is not None:
+        statement = statement.where(streams.c.day >= since)
+    if until is not None:
+        statement = statement.where(streams.c.day <= until)
     statement = statement.order_by(desc(streams.c.started_at)).limit(limit)
     async with database.reading() as connection:
         return [dict(row._mapping) for row in await connection.execute(statement)]
@@ -87,7 +101,7 @@ async def latest(
 
 async def find(database: Database, id: str, *, limit: int = 10) -> list[dict[str, Any]]:
     """Return the stream with an id, or the streams started by a request with that id."""
-    statement = select(*(streams.c[name] for name in (*LISTED, "finish_reason")))
+    statement = select(*(streams.c[name] for name in SHOWN))
     named = or_(streams.c.stream == id, streams.c.request_id == id)
     async with database.reading() as connection:
         found = await connection.execute(statement.where(named).limit(limit))

@@ -46,7 +46,7 @@ class StreamLog(Observer):
         )
 
     def ended(self, ended: StreamEnded) -> None:
-        end, reply = ended.end, ended.reply
+        info, end, reply = ended.info, ended.end, ended.reply
         usage, error = end.usage, end.error
         failed = reply is not None and end.ended_by in ("provider", "deadline")
         if failed and ended.target is not None:
@@ -56,8 +56,12 @@ class StreamLog(Observer):
         write(
             "stream ended",
             # Overrides the request id of the context, which may be any request's.
-            **_stream_of(ended.info),
-            model=ended.info.route,
+            **_stream_of(info),
+            key=info.key_name or None,
+            tenant=info.tenant or None,
+            user=info.user or None,
+            model=info.route,
+            client_format=info.client_format,
             upstream=ended.target,
             attempt=None if ended.target is None else ended.attempts,
             status=end.status,
@@ -69,6 +73,7 @@ class StreamLog(Observer):
             events=ended.events,
             first_event_s=_rounded(ended.first_event_s),
             duration_s=_rounded(ended.duration_s),
+            input_tokens=usage.input_tokens if usage else None,
             output_tokens=usage.output_tokens if usage else None,
             estimated=(usage.estimated if usage else None) or False,
             cost=end.cost,

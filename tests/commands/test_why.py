@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.__main__ import main
 from app.commands.why import conclude
 from app.events import EndedBy
+from app.identity.principal import Principal
 from app.records.address import Address
 from app.records.database import Database
 from app.testing.upstream import DONE, FINISH, USAGE, Step, head, reply, send, serve_upstream, text
@@ -18,6 +20,7 @@ from tests.generation.test_ended_by import ME
 from tests.identities import bearer, known
 from tests.records.kept import make_row, write
 from tests.serving import HELLO, serve_relay
+from tests.waiting import until
 
 Why = Callable[..., tuple[int, str, str]]
 
@@ -96,7 +99,7 @@ def test_request_of_a_reader_leads_to_the_stream_and_a_refused_one_to_its_error(
 
     status, out, _ = why("req_3", "--log-file", log)
     assert (0, 1) == (status, out.count("/v1/chat"))
-    assert out.endswith("The request was refused: Too many requests (rate_limited).\n")
+    assert "The request was refused: Too many requests (rate_limited). Wait" in out
 
 
 async def test_records_tell_of_older_ones(why, tmp_path):
@@ -112,8 +115,8 @@ async def test_records_tell_of_older_ones(why, tmp_path):
         assert 0 == status
         assert "openai/gpt" not in out  # it is not known when that began
         assert (
-            "interrupted, producer_lost, stop, ended by relay_lost, 20 output tokens, 0.0000015"
-            in out
+            "interrupted, producer_lost, stop, ended by relay_lost, 10 input tokens, "
+            "20 output tokens, 0.0000015" in out
         )
         assert "Its process died" in out
     whole = await asyncio.to_thread(why, "st_2", "--records", url)
@@ -142,7 +145,7 @@ async def test_relay_tells_of_a_stream_that_it_has(why):
         )
         assert " began to answer\n" in out
         assert "retry, upstream 'openai' is overloaded; try again later; asking" in out
-        assert "completed, stop, 2 output tokens" in out
+        assert "completed, stop, 3 input tokens, 2 output tokens" in out
         assert (1, "") == (await ask("st_unknown", "--key", "key-me"))[:2]
         refused = await ask(stream)
         assert (2, True) == (refused[0], "requires the stream's" in refused[2])
@@ -171,3 +174,51 @@ def test_there_is_a_conclusion_of_each_end(by):
 
     assert told.endswith(".")
     assert ("key" in told) == (by in ("provider", None, "operator"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"ended_by": "reader_gone", "client_format": "native"}, "raise `linger_s`"),
+        ({"ended_by": "reader_gone", "client_format": "ui"}, "raise `linger_s`"),
+        ({"ended_by": "reader_gone", "client_format": "openai_chat"}, "set `on_disconnect`"),
+        ({"ended_by": "reader_gone", "client_format": "anthropic"}, "set `on_disconnect`"),
+        ({"ended_by": "deadline"}, "`first_event_timeout_s`"),
+        ({"ended_by": "deadline", "first_event_s": 1.5}, "`event_gap_timeout_s`"),
+        ({"status": "completed", "finish_reason": "length"}, "`max_tokens`"),
+        (
+            {"status": "completed", "finish_reason": "length", "client_format": "openai_responses"},
+            "`max_output_tokens`",
+        ),
+        ({"status": "", "code": "budget_exceeded"}, "budget"),
+    ],
+)
+def test_advice_is_for_the_cause_and_the_format(facts, told):
+    assert told in conclude({"status": "failed", **facts})
+
+
+async def test_line_of_the_stream_says_who_and_why_repeats_it(why, tmp_path):
+    me = Principal("acme", "ann", "web")
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, authenticator=known(me=me)) as relay,
+    ):
+        upstream.script = [head(), send(text("hi") + FINISH + USAGE + DONE)]
+        with capture_logs() as logs:
+            await relay.client.post("/v1/chat", json=HELLO, headers=bearer("me"))
+            await until(lambda: [line for line in logs if line["event"] == "stream ended"])
+
+    (line,) = [line for line in logs if line["event"] == "stream ended"]
+    told = {
+        "key": "web",
+        "tenant": "acme",
+        "user": "ann",
+        "input_tokens": 3,
+        "client_format": "native",
+    }
+    assert told == {name: line[name] for name in told}
+    assert "hi" not in line.values()
+    (tmp_path / "relay.log").write_text(json.dumps({**line, "timestamp": AT_NOON.format(1)}))
+    shown = await asyncio.to_thread(why, line["stream"], "--log-file", "relay.log")
+    assert "tenant acme, user ann, key web" in shown[1]
+    assert "3 input tokens, 2 output tokens" in shown[1]

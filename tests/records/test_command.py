@@ -128,8 +128,52 @@ def test_list_shows_the_latest_first(filled):
 
 
 @pytest.mark.parametrize(
+    ("options", "streams"),
+    [
+        (("--since", "2026-11-19"), {"st_3"}),
+        (("--until", "2026-11-01"), {"st_5"}),
+        (("--since", "2026-11-18", "--until", "2026-11-18", "--user", "ann"), {"st_1"}),
+        (("--status", "failed"), {"st_2"}),
+        (("--key", "app"), {"st_2"}),
+        (("--key", "web", "--route", "slow"), {"st_4"}),
+    ],
+)
+def test_list_is_filtered(filled, options, streams):
+    out, _ = records("list", *options, "--format", "json", url=filled)
+
+    assert streams == {row["stream"] for row in json.loads(out)}
+
+
+def test_list_has_users_and_keys_in_columns_of_their_own(filled):
+    head, row = records("list", "--key", "app", url=filled)[0].splitlines()
+
+    assert ["user", "key", "route"] == head.split()[2:5]
+    assert ["acme/bob", "app", "fast"] == row.split()[2:5]
+
+
+async def test_show_prints_a_stream_with_its_content(database, url):
+    said = {"messages": [{"role": "user", "content": "\x1b[31mHi"}], "answer": []}
+    row = make_row("st_1", content=json.dumps(said).encode(), longest_gap_s=1.5)
+    await write(database, row, make_row("st_2"))
+
+    for name in ("st_1", "req_st_1"):
+        out, _ = records("show", name, url=url)
+        (shown,) = json.loads(out)
+        assert (said, "web", 1.5, "0.0000015") == tuple(
+            shown[name] for name in ("content", "key", "longest_gap_s", "usd")
+        )
+        assert out.isascii()
+        assert "\x1b" not in out
+    assert json.loads(records("show", "st_2", url=url)[0])[0]["content"] is None
+    _, err = records("show", "st_9", url=url, status=2)
+    assert "'st_9': not in the records; `seseragi records list` lists them" in err
+
+
+@pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (("list", "--since", "soon"), "--since: 'soon' is not a day; give 2026-11-01 or 30d"),
+        (("list", "--status", "fine"), "invalid choice: 'fine'"),
         (("--by", "usr"), "--by: unknown column 'usr'; did you mean 'user'?"),
         (("--by", "day,day"), "--by: a column occurs twice; name each once"),
         (("--since", "yesterday"), "--since: 'yesterday' is not a day; give 2026-11-01 or 30d"),
