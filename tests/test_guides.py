@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import certifi
 import pytest
 
+from app.settings import load_settings
 from tests.ports import free_port
 from tests.test_docs import block
 
@@ -54,3 +56,68 @@ def test_records_are_reported_as_their_guide_says(shell):
     out = shell(block("records", "docs/records.md"))
 
     assert re.search(r"^total +1 +0 ", out, re.MULTILINE), out
+
+
+QUESTIONS = (ROOT / "docs/questions.md").read_text(encoding="utf-8")
+KINDS = dict(re.findall(r"<!-- run: (\w+) -->\n```(\w+)", QUESTIONS))
+SAYS = {
+    "why": "The answer is complete.",
+    "ready": "200 OK",
+    "rotate": "my-app-2",
+    "certificate": "demo/demo",
+    "corporate": "demo/demo",
+    "upgrade": "ready",
+    "test": '"code":"upstream_truncated"',
+    "resume": ".4\n",
+    "tabs": "\n",
+    "stop": '"cancelled"',
+    "photo": '"completed"',
+}
+"""What the output of a block has."""
+
+
+def test_page_of_questions_is_short_and_each_has_a_block():
+    assert len(QUESTIONS.split()) <= 900
+    assert 20 == QUESTIONS.count("\n## ") == QUESTIONS.count("<!-- run: ")
+    assert {"sh", "toml"} == set(KINDS.values())
+    assert set(SAYS) == {name for name, kind in KINDS.items() if kind == "sh"}
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind == "toml"])
+def test_settings_of_an_answer_are_read(tmp_path, name):
+    file = tmp_path / "seseragi.toml"
+    file.write_text(block(name, "docs/questions.md"))
+    (tmp_path / "keys.json").write_text('{"signing_key": "", "keys": []}')
+
+    environ = {"OPENAI_API_KEY": "k", "OTHER_API_KEY": "k"}
+    assert load_settings(environ, config=file)
+
+
+@pytest.mark.proving  # each starts a relay
+@pytest.mark.parametrize("name", SAYS)
+def test_commands_of_an_answer_run(shell, tmp_path, name):
+    shutil.copy(certifi.where(), tmp_path / "company-ca.pem")
+    begin = (
+        "seseragi 2>relay.log &\ncurl -so/dev/null --retry 9 --retry-connrefused localhost:8000\n"
+    )
+    out = shell(begin + block(name, "docs/questions.md"))
+
+    assert SAYS[name] in out
+    if name == "tabs":
+        first, second = out.split()
+        assert first == second != "0"
+
+
+@pytest.mark.proving  # it starts a relay
+def test_first_call_with_the_key_of_the_run(shell):
+    """That of the README, beside an upstream that costs money: the call asks a demo model."""
+    code = block("keyed").replace("ssk_...  # as printed", "$(grep -om1 'ssk_[[:alnum:]_-]*' relay.log)")
+    code = code.replace('{"messages"', '{"model":"demo","messages"')
+    begin = "OPENAI_API_KEY=sk-none seseragi 2>relay.log &\n"
+    wait = "curl -so/dev/null --retry 9 --retry-connrefused localhost:8000\n"
+    plain = block("curl").replace("curl", "curl -so/dev/null -w '%{http_code}\n'")
+
+    out = shell(begin + wait + plain + code)
+
+    assert out.startswith("401\n")
+    assert '"status":"completed"' in out
