@@ -111,7 +111,9 @@ def test_commands_of_an_answer_run(shell, tmp_path, name):
 @pytest.mark.proving  # it starts a relay
 def test_first_call_with_the_key_of_the_run(shell):
     """That of the README, beside an upstream that costs money: the call asks a demo model."""
-    code = block("keyed").replace("ssk_...  # as printed", "$(grep -om1 'ssk_[[:alnum:]_-]*' relay.log)")
+    code = block("keyed").replace(
+        "ssk_...  # as printed", "$(grep -om1 'ssk_[[:alnum:]_-]*' relay.log | head -1)"
+    )
     code = code.replace('{"messages"', '{"model":"demo","messages"')
     begin = "OPENAI_API_KEY=sk-none seseragi 2>relay.log &\n"
     wait = "curl -so/dev/null --retry 9 --retry-connrefused localhost:8000\n"

@@ -1,0 +1,44 @@
+"""The numbers of the documents that come from the benchmark's table: `python -m bench.numbers`.
+
+It writes those of `docs/benchmarks/table.json` into their sentences.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+
+REST, IDLE = "rest_mib", "idle_kib"
+PLACES: Final = (
+    ("README.md", r"(?<=An idle stream takes )\d+(?= KiB)", IDLE),
+    ("docs/operations.md", r"(?<=\| memory \| )\d+(?= MiB at rest)", REST),
+    ("docs/operations.md", r"\d+(?= KiB an open stream)", IDLE),
+    ("docs/benchmarks.md", r"(?<=At rest, the relay takes )\d+(?= MiB)", REST),
+    ("docs/benchmarks.md", r"\d+(?= \| [\d.]+ \| × [\d.]+ \|\n\| over TLS \| 47)", IDLE),
+)
+"""Documents, where a number is in each, and its figure."""
+
+
+def correct(name: str, text: str) -> str:
+    """Return a document with the numbers of the table.
+
+    Raises:
+        ValueError: a number of `PLACES` is not there once.
+    """
+    rows = json.loads((ROOT / "docs/benchmarks/table.json").read_text("utf-8"))["rows"]
+    (figures,) = (row["figures"] for row in rows if row["relay"] == "seseragi")
+    for document, pattern, figure in PLACES:
+        if document == name:
+            number = f"{figures[figure]['median']:.0f}"
+            text, count = re.subn(pattern, number, text)
+            if count != 1:
+                raise ValueError(f"{name}: {pattern!r} is there {count} times")
+    return text
+
+
+if __name__ == "__main__":
+    for name in {place[0] for place in PLACES}:
+        path = ROOT / name
+        path.write_text(correct(name, path.read_text("utf-8")), "utf-8")
