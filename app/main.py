@@ -63,7 +63,7 @@ class App:
         async with Relay.open(settings, identify=self._identify, lines=lines) as relay:
             self._served = relay.app
             if start is not None:
-                start.announce(settings.port)
+                start.announce(None)
             try:
                 yield
             finally:

@@ -1,13 +1,14 @@
 """Authentication by a function of the host application."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import structlog
 from msgspec import Meta
+from starlette.types import Scope
 
 from ..errors import RequestError, ServiceError
 from ..ledger.config import UNLIMITED, UsageLimits
@@ -38,7 +39,7 @@ class Caller(msgspec.Struct, frozen=True):
     """The lower of these and `[limits.user]` of the settings applies."""
 
 
-Identify = Callable[[MutableMapping[str, Any]], Awaitable[Caller | str | None]]
+Identify = Callable[[Scope], Awaitable[Caller | str | None]]
 """Receives the ASGI scope of a request; returns its caller, a user id, or None for a 401."""
 
 
@@ -50,7 +51,7 @@ class IdentifyHook:
         name = getattr(identify, "__qualname__", None) or type(identify).__qualname__
         self._name = f"{identify.__module__}.{name}"
 
-    async def authenticate(self, scope: MutableMapping[str, Any]) -> Principal:
+    async def authenticate(self, scope: Scope) -> Principal:
         """Return the principal of a request.
 
         Raises:

@@ -9,6 +9,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -126,11 +127,12 @@ class Start(NamedTuple):
         form = self.settings.log_format
         return form == "console" or (form == "auto" and sys.stderr.isatty())
 
-    def announce(self, port: int, models: str = "", operator_url: str = "") -> None:
+    def announce(self, port: int | None, models: str = "", operator_url: str = "") -> None:
         """Print the relay's URLs, with the key for this run, to stderr.
 
         For programs this is one JSON line with the key, if there is one. `models` describes the
-        models, in the listening process; without it only the key is printed. The key is in the
+        models, in the listening process; without it only the key is printed. `port` is None
+        for a mounted relay, which does not know its host, port and prefix. The key is in the
         fragment, which browsers do not send.
         """
         reasons = _why_closed(self.settings)
@@ -139,7 +141,8 @@ class Start(NamedTuple):
         if self.key is None and not (models and self.for_people):
             return
         needed = self.access == "a key for this run"
-        url, fragment = _url_of(self.settings.host, port), f"#key={self.key}"
+        url = "..." if port is None else _url_of(self.settings.host, port)
+        fragment = f"#key={self.key}"
         page = f"{url}/{fragment if needed else ''}"
         admin = f"{url}/admin{'' if self.key is None else fragment}"
         if self.for_people:
@@ -161,6 +164,7 @@ class Start(NamedTuple):
             text = f"\nSeseragi {__version__}\n\n{table}\n{hints}"
         else:
             line = {"level": "info", "logger": "seseragi.settings", "event": "key for this run"}
+            line["timestamp"] = datetime.now(UTC).isoformat()
             why = {"why": reasons} if needed else {}
             text = json.dumps({**line, **why, "page": page, "admin": admin})
         print(text, file=sys.stderr, flush=True)

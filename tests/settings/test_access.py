@@ -1,5 +1,6 @@
 """Access without configured credentials, and what the start prints."""
 
+import json
 import os
 import re
 
@@ -198,7 +199,7 @@ async def test_app_under_another_server_tells_it_too(capfd, monkeypatch):
 
     assert "" == told.out
     assert 1 == len({*KEY.findall(told.err)})
-    assert "http://localhost:8000/#key=ssk_" in told.err
+    assert ".../#key=ssk_" in told.err
 
 
 async def test_app_under_another_server_says_why_it_does_not_start(monkeypatch):
@@ -207,3 +208,16 @@ async def test_app_under_another_server_says_why_it_does_not_start(monkeypatch):
     with pytest.raises(SettingsError, match="not a regular file"):
         async with app.lifespan():
             pass
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_mounted_relay_prints_no_address_that_it_does_not_know(form, tmp_path, capfd):
+    (tmp_path / "seseragi.toml").write_text(f'log_format = "{form}"')
+    start = settle_identity(load_settings(PAID))
+
+    start.announce(None)
+
+    told = capfd.readouterr().err
+    assert f".../#key={start.key}" in told
+    assert "http://" not in told
+    assert form == "console" or json.loads(told)["timestamp"].startswith("20")
