@@ -33,19 +33,18 @@ def shell(tmp_path: Path) -> Shell:
     def run(code: str) -> str:
         # What it starts in the background ends with it.
         ended = f"trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{code}"
+        code = ended.replace("localhost:8000", f"127.0.0.1:{port}")
         done = subprocess.run(
-            [
-                "bash",
-                "-euo",
-                "pipefail",
-                "-c",
-                ended.replace("localhost:8000", f"127.0.0.1:{port}"),
-            ],
-            **{"cwd": tmp_path, "env": {**environ, "SESERAGI_PORT": str(port)}, "text": True},
-            **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "timeout": 60},
+            ["bash", "-euo", "pipefail", "-c", code],
+            cwd=tmp_path,
+            env={**environ, "SESERAGI_PORT": str(port)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
         )
         assert 0 == done.returncode, done.stdout
-        return str(done.stdout)
+        return done.stdout
 
     return run
 
