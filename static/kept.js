@@ -5,6 +5,7 @@
  */
 
 import { newId } from './ids.js';
+import { SeseragiError } from './seseragi.js';
 
 /** @typedef {import('./parts.d.ts').ChatMessage} ChatMessage */
 /** @typedef {import('./seseragi.d.ts').ClientStorage} ClientStorage */
@@ -15,11 +16,14 @@ import { newId } from './ids.js';
  * @typedef {{key: string, stream: string|null, cursor: string|null, request: import('./seseragi.d.ts').ChatRequest|null, step: number}} Turn
  */
 
-/** What is stored. @typedef {{revision: string, messages: ChatMessage[], turn: Turn|null}} Kept */
+/** What is stored: by which tab, and its number among all revisions. @typedef {{tab?: string, revision: number, messages: ChatMessage[], turn: Turn|null}} Kept */
 
 export class Keeper {
-  /** Of what was last stored, or seen there. @type {string|null} */
-  revision = null;
+  /** Why the last revision is not stored, else null. @type {SeseragiError|null} */
+  error = null;
+  #tab = newId();
+  /** The record that the page's conversation continues: the last one that was stored or taken. @type {{tab?: string, revision: number}} */
+  #base = { revision: -1 };
   #isRead = false;
   #find;
 
@@ -43,26 +47,52 @@ export class Keeper {
   load() {
     try {
       const kept = JSON.parse(this.storage?.getItem(this.key) ?? 'null');
-      return Array.isArray(kept?.messages) ? kept : null;
+      return Array.isArray(kept?.messages) ? { ...kept, revision: Number(kept.revision) || 0 } : null;
     } catch {
       return null;
     }
   }
 
-  /** @param {ChatMessage[]} messages @param {Turn|null} turn */
+  /**
+   * Store a copy. A refusal costs the resumption after a reload; the page's conversation goes on.
+   * @param {ChatMessage[]} messages @param {Turn|null} turn
+   */
   store(messages, turn) {
-    this.revision = newId();
+    const kept = this.load();
+    // What was not stored is of this page alone: it does not end what another tab has begun meanwhile.
+    if (kept && this.error && this.#isLater(kept) && lacks(messages, kept.messages)) return;
+    const record = { tab: this.#tab, revision: Math.max(this.#base.revision, kept?.revision ?? 0) + 1, messages, turn };
     try {
-      this.storage?.setItem(this.key, JSON.stringify({ revision: this.revision, messages, turn }));
-    } catch {} // full: the same
+      this.storage?.setItem(this.key, JSON.stringify(record));
+      this.take(record);
+    } catch (cause) {
+      this.#base = kept ?? this.#base; // it is behind this page's
+      this.error ??= new SeseragiError('storage', 'storage: the conversation was not stored, so that a reload loses it; remove messages, or free storage', { cause });
+    }
   }
 
-  /** What was stored by this page before it was loaded again, or by another tab since. @returns {{kept: Kept, isOwn: boolean}|null} */
-  news() {
+  /** Continue a record. @param {{tab?: string, revision: number}} record */
+  take({ tab, revision }) {
+    this.#base = { tab, revision };
+    this.error = null;
+  }
+
+  /**
+   * What was stored by this page before it was loaded again, or by another tab since. While a
+   * revision of this page is not stored, only what has all of its messages.
+   * @param {ChatMessage[]} messages those of this page
+   * @returns {{kept: Kept, isOwn: boolean}|null}
+   */
+  news(messages) {
     const kept = this.load();
     const isOwn = !this.#isRead; // what a page finds is its own: it may have been loaded again
     this.#isRead = true;
-    return kept && kept.revision !== this.revision ? { kept, isOwn } : null;
+    return kept && this.#isLater(kept) && !(this.error && lacks(kept.messages, messages)) ? { kept, isOwn } : null;
+  }
+
+  /** Whether another tab has stored it after the base; two may have stored the same number. @param {Kept} kept */
+  #isLater({ tab, revision }) {
+    return tab !== this.#tab && (revision > this.#base.revision || (revision === this.#base.revision && tab !== this.#base.tab));
   }
 
   /** Run something in one tab, where several have this conversation. @param {() => Promise<void>} run @param {boolean} isOwn */
@@ -86,4 +116,12 @@ export class Keeper {
       globalThis.document?.removeEventListener('visibilitychange', look);
     };
   }
+}
+
+/** Whether the first lack a message of the second, or its end. @param {ChatMessage[]} messages @param {ChatMessage[]} others */
+function lacks(messages, others) {
+  return others.some((other) => {
+    const found = messages.find(({ id }) => id === other.id);
+    return !found || (found.status === 'running' && other.status !== 'running');
+  });
 }

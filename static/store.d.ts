@@ -36,6 +36,8 @@ export interface ChatSnapshot {
   readonly status: 'ready' | 'submitted' | 'streaming' | 'error';
   /** What went wrong: no answer, or a stream that failed. `retry()` goes on. */
   readonly error: SeseragiError | StreamFailure | null;
+  /** Why the conversation is not stored, such as a full storage: a reload then loses what is new in it. */
+  readonly storageError: SeseragiError | null;
   /** Whether the connection was lost and the next is being made. */
   readonly isReconnecting: boolean;
 }

@@ -9,8 +9,9 @@
  *
  * Its rules: one generation a turn, also where a page is mounted twice or loaded again: each turn
  * has an idempotency key from its beginning. Each event is taken once: parts are kept together
- * with the cursor behind them. What is stored is the truth for all tabs, and a tab that finds
- * another turn there than its own takes that. Nothing is read or sent before `subscribe` or `send`.
+ * with the cursor behind them. What is stored is a copy: a tab takes it only where another tab
+ * has stored it later, and a write that is refused costs the resumption after a reload alone.
+ * Nothing is read or sent before `subscribe` or `send`.
  *
  * @module seseragi/store
  */
@@ -158,7 +159,7 @@ export class ChatStore {
     this.#drop();
     this.#turn = null;
     this.#messages = [...messages];
-    this.#error = null;
+    this.#error = this.#keeper.error = null;
     this.#store();
     this.#show();
   };
@@ -317,6 +318,7 @@ export class ChatStore {
       messages: this.#messages,
       status: this.#error !== null ? 'error' : isRunning && this.#turn?.cursor ? 'streaming' : isRunning || this.#work ? 'submitted' : 'ready',
       error: /** @type {any} */ (this.#error),
+      storageError: this.#keeper.error,
       isReconnecting: readyState === 'reconnecting' || Boolean(problem),
     };
   }
@@ -329,22 +331,23 @@ export class ChatStore {
 
   /** Store what has become of a turn, unless another tab is further on: then take that. @param {Turn} turn */
   #storeOf(turn) {
-    const kept = this.#keeper.load();
-    const isBehind = kept !== null && kept.turn?.key !== turn.key;
-    if (isBehind) this.#adopt(kept);
+    const news = this.#keeper.news(this.#messages);
+    const isBehind = news !== null && news.kept.turn?.key !== turn.key;
+    if (isBehind) this.#adopt(news.kept);
     else this.#store();
     return !isBehind;
   }
 
   /** Take what is stored, by this page before it was loaded again or by another tab since. */
   #catchUp() {
-    const news = this.#keeper.news();
+    const news = this.#keeper.news(this.#messages);
     if (news) this.#adopt(news.kept, news);
   }
 
   /** @param {import('./kept.js').Kept} kept @param {{isOwn?: boolean}} [options] */
-  #adopt({ revision, messages, turn }, { isOwn = false } = {}) {
-    this.#keeper.revision = revision;
+  #adopt(kept, { isOwn = false } = {}) {
+    const { messages, turn } = kept;
+    this.#keeper.take(kept);
     const isSame = turn !== null && turn.key === this.#turn?.key;
     if (isSame && (this.#reading || !turn.stream)) return;
     this.#leave();

@@ -1,7 +1,7 @@
 // The conversation store: events to messages and back, one generation a turn, several tabs.
 
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import nodeTest from 'node:test';
 
 import { AnswerParts, assistantMessage, requestMessages, textOf } from '../../static/parts.js';
 import { ChatStore } from '../../static/store.js';
@@ -25,8 +25,48 @@ const asks = (stream, ...calls) => answer(stream, calls.flatMap(({ id, name, tex
 ]), { status: 'completed', finish_reason: 'tool_calls' });
 const PLAIN = framesOf(EVENTS, { retryMs: 0 }).split('\n\n').slice(0, -1).map((frame) => `${frame}\n\n`);
 
+/** Which write of each storage is refused, or from which on; `most` is how many one storage was asked for. */
+const writes = { refused: false, at: Infinity, andLater: false, most: 0 };
+
+function refusing(storage) {
+  let count = 0;
+  return {
+    ...storage,
+    setItem(key, value) {
+      const at = count++;
+      writes.most = Math.max(writes.most, count);
+      if (at === writes.at || (writes.andLater && at > writes.at)) throw new DOMException('full', 'QuotaExceededError');
+      storage.setItem(key, value);
+    },
+  };
+}
+
+/** A test, which is run again with each write of its storages refused: alone, and with all that follow. */
+function test(name, run) {
+  nodeTest(name, run);
+  nodeTest(`${name}: each write is refused in turn`, async (t) => {
+    Object.assign(writes, { refused: true, most: 0 });
+    try {
+      await t.test('none', run);
+      for (let at = 0; at < writes.most; at++) {
+        for (const andLater of [false, true]) {
+          Object.assign(writes, { at, andLater });
+          await t.test(`write ${at}${andLater ? ' and all later ones' : ''}`, run);
+        }
+      }
+    } finally {
+      Object.assign(writes, { refused: false, at: Infinity, andLater: false });
+    }
+  });
+}
+/** Whether something was refused, so that a reload and other tabs may know less; a page itself never does. */
+const isStoredLess = () => writes.at < Infinity;
+/** The steps of a loop over bytes: not each one with each refusal. */
+const every = (step) => (writes.refused ? 211 : step);
+
 function open(relay, options = {}) {
-  return new ChatStore({ ...AT_ONCE, fetch: relay.fetch, url: 'http://relay.test/v1/chat', request: { model: 'demo' }, ...options });
+  const storage = writes.refused ? refusing(memoryStorage()) : undefined;
+  return new ChatStore({ ...AT_ONCE, fetch: relay.fetch, url: 'http://relay.test/v1/chat', request: { model: 'demo' }, storage, ...options });
 }
 const idle = (chat) => until(() => ['ready', 'error'].includes(chat.getSnapshot().status));
 const shown = (chat) => chat.getSnapshot().messages.map((message) => [message.role, textOf(message), message.status]);
@@ -35,6 +75,7 @@ const WHOLE = [['user', 'hi', undefined], ['assistant', TEXT, 'completed']];
 /** Tabs of one browser: a storage, whose events come to all but the one that wrote. */
 function browser(t) {
   const storage = memoryStorage();
+  const limited = refusing(storage);
   const tabs = [];
   const listeners = globalThis.addEventListener;
   const remove = globalThis.removeEventListener;
@@ -48,7 +89,7 @@ function browser(t) {
       const own = {
         ...storage,
         setItem: (key, value) => {
-          storage.setItem(key, value);
+          limited.setItem(key, value);
           for (const other of tabs) if (other !== window) queueMicrotask(() => other.dispatchEvent(Object.assign(new Event('storage'), { key })));
         },
       };
@@ -117,7 +158,7 @@ test('calls without an output and answers without words are not sent', () => {
 
 test('an answer that is cut at any byte is one answer, asked for once', async () => {
   const bytes = Buffer.byteLength(PLAIN.join(''));
-  for (let at = 0; at < bytes; at += 1) {
+  for (let at = 0; at < bytes; at += every(1)) {
     let bodies = 0;
     const relay = scriptedRelay([PLAIN], { cut: (size) => [at, Math.floor(size / 2)][bodies++] ?? Infinity });
     const chat = open(relay);
@@ -135,7 +176,7 @@ test('an answer that is cut at any byte is one answer, asked for once', async ()
 test('a page that is loaded again at any byte has one whole answer and has asked for it once', async (t) => {
   const bytes = Buffer.byteLength(PLAIN.join(''));
   for (const kept of [true, false]) { // a page that is closed well stores how far it came
-    for (let at = 0; at < bytes; at += 7) {
+    for (let at = 0; at < bytes; at += every(7)) {
       const { storage, tab } = browser(t);
       let bodies = 0;
       const relay = scriptedRelay([PLAIN], { cut: () => (bodies++ === 0 ? at : Infinity) });
@@ -152,25 +193,29 @@ test('a page that is loaded again at any byte has one whole answer and has asked
       page.close();
       leave();
       await settle();
-      if (!kept) storage.setItem('seseragi.chat', record);
+      if (!kept && record) storage.setItem('seseragi.chat', record);
       relay.held = null;
       const again = tab();
       const second = open(relay, { storage: () => again.storage });
       // Mounted twice, as StrictMode does.
       again.within(() => second.subscribe(() => {}))();
       again.within(() => second.subscribe(() => {}));
+      if (isStoredLess() && !storage.getItem('seseragi.chat')) {
+        assert.deepEqual([shown(second), relay.posts.length], [[], 1]);
+        continue;
+      }
       await until(() => second.getSnapshot().messages.at(-1)?.status === 'completed');
 
       assert.deepEqual(shown(second), WHOLE, `left at ${at}`);
       assert.equal(new Set(relay.posts.map(({ key }) => key)).size, 1);
-      assert.equal(JSON.parse(storage.getItem('seseragi.chat')).turn, null);
+      if (!isStoredLess()) assert.equal(JSON.parse(storage.getItem('seseragi.chat')).turn, null);
     }
   }
 });
 
 test('another tab joins by the id, both have the answer once, and both go on from it', async (t) => {
   const bytes = Buffer.byteLength(PLAIN.slice(1).join('')); // what the other tab reads
-  for (let at = 0; at < bytes; at += 23) {
+  for (let at = 0; at < bytes; at += every(23)) {
     const { tab } = browser(t);
     let bodies = 0;
     const relay = scriptedRelay([PLAIN, said('st_1', 'more')], { cut: () => (bodies++ < 2 ? at : Infinity) });
@@ -183,15 +228,22 @@ test('another tab joins by the id, both have the answer once, and both go on fro
     two.within(() => second.subscribe(() => {}));
     first.send('hi');
     await settle();
-    assert.equal(second.send('me too'), false, `cut at ${at}: ${JSON.stringify([shown(first), shown(second)])}`);
+    const asks = second.send('me too'); // it does where nobody could tell it of the first question
+    assert.equal(asks, isStoredLess() && asks, `cut at ${at}: ${JSON.stringify([shown(first), shown(second)])}`);
     relay.held = null;
     free();
     await until(() => [first, second].every((chat) => chat.getSnapshot().messages.at(-1)?.status === 'completed'));
     await settle();
 
-    assert.deepEqual([shown(first), shown(second)], [WHOLE, WHOLE]);
-    assert.equal(new Set(relay.posts.map(({ key }) => key)).size, 1);
+    assert.deepEqual([shown(first), shown(second)], [WHOLE, asks ? [['user', 'me too', undefined], ['assistant', 'more', 'completed']] : WHOLE]);
+    assert.equal(new Set(relay.posts.map(({ key }) => key)).size, asks ? 2 : 1);
+    if (asks) continue;
     second.send('more?');
+    if (isStoredLess()) {
+      await idle(second);
+      assert.deepEqual([shown(second).length, shown(first).slice(0, 2)], [4, WHOLE]);
+      continue;
+    }
     await until(() => [first, second].every((chat) => shown(chat).length === 4 && chat.getSnapshot().status === 'ready'));
 
     assert.deepEqual(shown(first).at(-1), ['assistant', 'more', 'completed']);
@@ -221,6 +273,13 @@ test('a tab does not wait for ever for another that asked and is gone', async (t
     one.within(() => first.subscribe(() => {}));
     const leave = two.within(() => second.subscribe(() => {}));
     first.send('hi');
+    if (writes.at === 0) { // nobody tells the other tab
+      await settle();
+      assert.deepEqual([shown(first)[0], shown(second)], [WHOLE[0], []]);
+      first.setMessages([]);
+      leave();
+      continue;
+    }
     await until(() => second.getSnapshot().status === 'submitted' && relay.posts.length === 1);
     assert.equal(waits.size, 1);
     one.close();
@@ -362,6 +421,44 @@ test('stop asks the relay, and what came stays', async () => {
   assert.deepEqual([chat.getSnapshot().status, chat.getSnapshot().messages], ['ready', []]);
 });
 
+// ---- A storage that is full
+
+test('a turn that is not stored stays on its page, and is told once', async (t) => {
+  const relay = scriptedRelay([PLAIN, said('st_1', 'two'), said('st_2', 'three'), said('st_3', 'four')]);
+  const { storage, tab } = browser(t);
+  let limit = Infinity;
+  const [one, two] = [tab(), tab()];
+  const limited = { ...one.storage, setItem: (key, value) => {
+    if (value.length > limit) throw new DOMException('full', 'QuotaExceededError');
+    one.storage.setItem(key, value);
+  } };
+  const chat = open(relay, { storage: () => limited });
+  const other = open(relay, { storage: () => two.storage });
+  one.within(() => chat.subscribe(() => {}));
+  two.within(() => other.subscribe(() => {}));
+  chat.send('hi');
+  await idle(chat);
+  limit = storage.getItem('seseragi.chat')?.length ?? 0;
+  const told = new Set();
+  chat.subscribe(() => told.add(chat.getSnapshot().storageError));
+  const asked = chat.send([{ type: 'image_url', image_url: { url: 'data:,' } }]);
+  await idle(chat);
+
+  assert.equal(asked, true);
+  assert.deepEqual(shown(chat), [...WHOLE, ['user', '', undefined], ['assistant', 'two', 'completed']]);
+  assert.deepEqual([...told].filter(Boolean).map(({ code }) => code), ['storage']);
+  if (isStoredLess()) return;
+  // Another tab goes on from what is stored: neither ends what the other one has.
+  other.send('else');
+  await idle(other);
+  assert.equal(chat.send('more'), true);
+  await idle(chat);
+  assert.deepEqual([shown(chat).length, shown(chat).at(-1), shown(other).at(-1)], [6, ['assistant', 'four', 'completed'], ['assistant', 'three', 'completed']]);
+  limit = Infinity;
+  chat.setMessages([]);
+  assert.deepEqual([chat.getSnapshot().storageError, JSON.parse(storage.getItem('seseragi.chat')).messages], [null, []]);
+});
+
 // ---- Tools
 
 const TOOLS = { add: { description: 'Adds', parameters: { type: 'object' }, run: ({ a, b }) => a + b }, ask: { description: 'Asks the user' } };
@@ -412,7 +509,8 @@ test('in two tabs each tool is run once', async (t) => {
   one.within(() => first.subscribe(() => {}));
   two.within(() => second.subscribe(() => {}));
   first.send('?');
-  await until(() => [first, second].every((chat) => shown(chat).at(-1)?.[1] === '3' && chat.getSnapshot().status === 'ready'));
+  await until(() => [first, second].every((chat) => isStoredLess() && chat === second || shown(chat).at(-1)?.[1] === '3' && chat.getSnapshot().status === 'ready'));
+  await settle();
 
   assert.deepEqual([runs, new Set(relay.posts.map(({ key }) => key)).size], [1, 2]);
 });
