@@ -27,14 +27,41 @@ export class Keeper {
   #isRead = false;
   #find;
 
+  /** Of the record; null until the owner is known. @type {string|null} */
+  #key = null;
+  #id;
+
   /** @param {string} id of the conversation @param {() => ClientStorage|(() => ClientStorage|null|undefined)|undefined} find */
   constructor(id, find) {
-    this.key = `seseragi.${id}`;
+    this.#id = id;
     this.#find = find;
+  }
+
+  get isOpen() {
+    return this.#key !== null;
+  }
+
+  /** Use the records of an owner, and of nobody else. @param {string|undefined} owner undefined where nobody is signed in */
+  open(owner) {
+    this.#key = `seseragi.${this.#id}${owner === undefined ? '' : `@${digest(owner)}`}`;
+  }
+
+  /** Forget the owner, and whatever was read. */
+  close() {
+    this.#key = this.error = null;
+    this.#base = { revision: -1 };
+    this.#isRead = false;
+  }
+
+  remove() {
+    try {
+      if (this.#key) this.storage?.removeItem(this.#key);
+    } catch {} // forbidden: there is nothing
   }
 
   /** @returns {ClientStorage|null} */
   get storage() {
+    if (!this.isOpen) return null;
     try {
       const storage = this.#find();
       return (typeof storage === 'function' ? storage() : storage) ?? null;
@@ -46,7 +73,7 @@ export class Keeper {
   /** @returns {Kept|null} */
   load() {
     try {
-      const kept = JSON.parse(this.storage?.getItem(this.key) ?? 'null');
+      const kept = JSON.parse(this.storage?.getItem(`${this.#key}`) ?? 'null');
       return Array.isArray(kept?.messages) ? { ...kept, revision: Number(kept.revision) || 0 } : null;
     } catch {
       return null;
@@ -63,7 +90,7 @@ export class Keeper {
     if (kept && this.error && this.#isLater(kept) && lacks(messages, kept.messages)) return;
     const record = { tab: this.#tab, revision: Math.max(this.#base.revision, kept?.revision ?? 0) + 1, messages, turn };
     try {
-      this.storage?.setItem(this.key, JSON.stringify(record));
+      this.storage?.setItem(`${this.#key}`, JSON.stringify(record));
       this.take(record);
     } catch (cause) {
       this.#base = kept ?? this.#base; // it is behind this page's
@@ -98,14 +125,21 @@ export class Keeper {
   /** Run something in one tab, where several have this conversation. @param {() => Promise<void>} run @param {boolean} isOwn */
   async alone(run, isOwn) {
     const { locks } = globalThis.navigator ?? {};
-    if (this.storage && locks) await locks.request(this.key, { ifAvailable: true }, (lock) => lock && run());
+    if (this.storage && locks) await locks.request(`${this.#key}`, { ifAvailable: true }, (lock) => lock && run());
     else if (isOwn || !this.storage) await run();
   }
 
-  /** Have `changed` called when another tab has stored something, and `hide` before the page may be gone. @param {() => void} changed @param {() => void} hide */
-  listen(changed, hide) {
+  /**
+   * Have `changed` called when another tab has stored something, `removed` when it has removed that, and `hide` before the page may be gone.
+   * @param {() => void} changed @param {() => void} removed @param {() => void} hide
+   */
+  listen(changed, removed, hide) {
     /** @param {StorageEvent} event */
-    const hear = ({ key }) => { if (key === this.key || key === null) changed(); };
+    const hear = ({ key, newValue }) => {
+      if (!this.isOpen || (key !== this.#key && key !== null)) return;
+      if (newValue === null && this.load() === null) removed();
+      else changed();
+    };
     const look = () => { if (globalThis.document?.visibilityState === 'hidden') hide(); };
     globalThis.addEventListener?.('storage', hear);
     globalThis.addEventListener?.('pagehide', hide);
@@ -116,6 +150,29 @@ export class Keeper {
       globalThis.document?.removeEventListener('visibilitychange', look);
     };
   }
+}
+
+/**
+ * Whose a credential is: the owner that a client secret or another JWT names, else that of this very credential.
+ * @param {string} credential
+ */
+export function ownerOf(credential) {
+  try {
+    const [, claims = ''] = /^(?:ek_)?[\w-]+\.([\w-]+)\.[\w-]+$/.exec(credential) ?? [];
+    const { iss, tenant, user, sub } = JSON.parse(atob(claims.replaceAll('-', '+').replaceAll('_', '/')));
+    if (user || sub) return JSON.stringify([iss, tenant, user || sub]);
+  } catch {} // it names none
+  return credential;
+}
+
+/** 64 bits (FNV-1a, with two primes): neither a name nor a credential is stored. @param {string} text */
+function digest(text) {
+  const halves = [0x01000193, 0x010001c5].map((prime) => {
+    let hash = 0x811c9dc5;
+    for (const unit of text.split('')) hash = Math.imul(hash ^ unit.charCodeAt(0), prime);
+    return hash >>> 0;
+  });
+  return halves.map((hash) => hash.toString(16).padStart(8, '0')).join('');
 }
 
 /** Whether the first lack a message of the second, or its end. @param {ChatMessage[]} messages @param {ChatMessage[]} others */

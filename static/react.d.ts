@@ -10,9 +10,9 @@ export interface UseChatOptions extends ChatStoreOptions {
   chat?: ChatStore;
 }
 
-export interface UseChat extends ChatSnapshot, Pick<ChatStore, 'send' | 'stop' | 'retry' | 'addToolOutput' | 'setMessages'> {
+export interface UseChat extends ChatSnapshot, Pick<ChatStore, 'send' | 'stop' | 'retry' | 'addToolOutput' | 'setMessages' | 'forget'> {
   readonly chat: ChatStore;
 }
 
-/** Another `id` is another conversation. */
+/** Another `id` or `owner` is another conversation. */
 export function useChat(options?: UseChatOptions): UseChat;

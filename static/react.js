@@ -25,7 +25,7 @@ export function useChat(options = {}) {
   const { chat: given } = options;
   const [kept, keep] = useState(() => given ?? new ChatStore(options));
   let chat = given ?? kept;
-  if (!given && options.id !== undefined && options.id !== kept.id) {
+  if (!given && ((options.id !== undefined && options.id !== kept.id) || options.owner !== kept.owner)) {
     chat = new ChatStore(options);
     keep(chat);
   }
@@ -33,6 +33,6 @@ export function useChat(options = {}) {
     if (!given) chat.options = options; // functions of this render
   });
   const snapshot = useSyncExternalStore(chat.subscribe, chat.getSnapshot, chat.getServerSnapshot);
-  const { send, stop, retry, addToolOutput, setMessages } = chat;
-  return { ...snapshot, chat, send, stop, retry, addToolOutput, setMessages };
+  const { send, stop, retry, addToolOutput, setMessages, forget } = chat;
+  return { ...snapshot, chat, send, stop, retry, addToolOutput, setMessages, forget };
 }

@@ -355,6 +355,12 @@ export interface ListOptions extends CallOptions {
   after?: string;
 }
 
+/** Read what is sent as a credential; null where none is. That of a function is fetched as for a request, and for all of them. */
+export function readCredential(credential: CallOptions['credential']): string | Promise<string> | null;
+
+/** Forget what a function has fetched, as when the user signs out: the next request asks it again. */
+export function forgetCredential(credential: CallOptions['credential']): void;
+
 /** List the streams of who asks, to find on another device what runs: running ones, then ended ones, the newest first. */
 export function listStreams(options?: ListOptions): Promise<StreamList>;
 

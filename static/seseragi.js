@@ -353,6 +353,20 @@ function credentialOf(url, credential) {
   return { get: () => credential, renews: false };
 }
 
+/**
+ * Read what is sent as a credential; that of a function is fetched as for a request, for all of them.
+ * @param {CallOptions['credential']} credential
+ * @returns {string|Promise<string>|null} null where none is sent
+ */
+export function readCredential(credential) {
+  return credentialOf('', credential)?.get() ?? null;
+}
+
+/** Forget what a function has fetched: the next request asks it again. @param {CallOptions['credential']} credential */
+export function forgetCredential(credential) {
+  if (typeof credential === 'function') FETCHED.delete(credential);
+}
+
 // ---- One call, one response ---------------------------------------------------------------------
 
 /**

@@ -7,6 +7,8 @@ import type { Tools } from './tools.js';
 export interface ChatStoreOptions extends Omit<ChatOptions, 'signal' | 'storage' | 'storageKey' | 'idempotencyKey'> {
   /** Which conversation it is, among those that are stored: `chat`. */
   id?: string;
+  /** Whose conversations are stored, such as the user's id: by default the owner of the `credential`. */
+  owner?: string;
   /**
    * What each request says beside the messages: `{ model: 'demo' }`. Its own `messages`, such as a
    * system message, come before those of the conversation. A function makes the whole request.
@@ -46,7 +48,8 @@ export interface ChatSnapshot {
 export class ChatStore {
   constructor(options?: ChatStoreOptions);
   readonly id: string;
-  /** May be replaced while it lives; `id` and `messages` are those of the beginning. */
+  readonly owner: string | undefined;
+  /** May be replaced while it lives; `id`, `owner` and `messages` are those of the beginning. */
   options: ChatStoreOptions;
   readonly getSnapshot: () => ChatSnapshot;
   /** As it is before anything was read: what a server draws. */
@@ -69,4 +72,6 @@ export class ChatStore {
   readonly addToolOutput: (id: string, output: unknown, options?: { isError?: boolean }) => boolean;
   /** Replace the conversation; a running answer is left. */
   readonly setMessages: (messages: readonly ChatMessage[]) => void;
+  /** Forget the conversation here, in the storage and in other tabs, as when its user signs out; a running answer is left. */
+  readonly forget: () => void;
 }

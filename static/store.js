@@ -11,15 +11,16 @@
  * has an idempotency key from its beginning. Each event is taken once: parts are kept together
  * with the cursor behind them. What is stored is a copy: a tab takes it only where another tab
  * has stored it later, and a write that is refused costs the resumption after a reload alone.
- * Nothing is read or sent before `subscribe` or `send`.
+ * Nothing is read or sent before `subscribe` or `send`, nor before it is known whose credential it
+ * is: a record is of one owner, and no other's is read.
  *
  * @module seseragi/store
  */
 
 import { newId } from './ids.js';
-import { Keeper } from './kept.js';
+import { Keeper, ownerOf } from './kept.js';
 import { AnswerParts, callsOf } from './parts.js';
-import { SeseragiError, chat, resume } from './seseragi.js';
+import { SeseragiError, chat, forgetCredential, readCredential, resume } from './seseragi.js';
 import { runCall } from './tools.js';
 import { pendingCalls, requestOf, tell, withOutputs } from './turns.js';
 
@@ -61,11 +62,17 @@ export class ChatStore {
   #snapshot;
   #first;
   #keeper;
+  /** What is sent once the owner is known, and what they have stored. @type {ChatMessage[]} */
+  #pending = [];
+  #isReplaced = false; // by `setMessages`, before anything was read
+  /** @type {Promise<void>|null} */
+  #opening = null;
 
   /** @param {ChatStoreOptions} [options] */
   constructor(options = {}) {
     this.options = options;
     this.id = options.id ?? 'chat';
+    this.owner = options.owner;
     this.#keeper = new Keeper(this.id, () => this.options.storage);
     this.#messages = [...options.messages ?? []];
     this.#first = this.#snapshot = this.#look();
@@ -102,15 +109,25 @@ export class ChatStore {
    * @returns {boolean} whether it was sent
    */
   send = (content, { id = newId() } = {}) => {
+    const isKnown = this.#know();
     this.#catchUp();
     if (this.#busy || this.#messages.some((message) => message.id === id)) return false;
     const parts = typeof content === 'string' ? [{ type: /** @type {const} */ ('text'), text: content }] : content;
-    return this.#ask([...this.#messages, { id, role: 'user', parts }]);
+    /** @type {ChatMessage} */
+    const message = { id, role: 'user', parts };
+    if (isKnown) return this.#ask([...this.#messages, message]);
+    this.#pending.push(message);
+    this.#messages = [...this.#messages, message];
+    if (this.#opening) this.#error = null;
+    this.#show();
+    return true;
   };
 
   /** Stop the answer, wherever it was asked for. What came of it stays. */
   stop = async () => {
     this.#drop();
+    this.#messages = this.#messages.filter((message) => !this.#pending.includes(message));
+    this.#pending = [];
     // Nobody has said yet which stream it is, and nobody may: nothing will be asked for.
     if (this.#turn && this.#waiting !== undefined) this.#fail(new DOMException('stopped', 'AbortError'), this.#turn);
     await this.#reading?.cancel();
@@ -118,6 +135,11 @@ export class ChatStore {
 
   /** Go on after a failure: with the answer, if its stream is there yet, else with another one. @returns {boolean} */
   retry = () => {
+    if (!this.#know()) {
+      if (this.#opening) this.#error = null;
+      this.#show();
+      return this.#opening !== null;
+    }
     this.#catchUp();
     if (this.#reading || this.#work) return false;
     if (this.#turn) {
@@ -159,15 +181,71 @@ export class ChatStore {
     this.#drop();
     this.#turn = null;
     this.#messages = [...messages];
+    this.#pending = [];
+    this.#isReplaced = !this.#keeper.isOpen;
     this.#error = this.#keeper.error = null;
     this.#store();
     this.#show();
   };
 
+  /** Forget the conversation here, in the storage and in other tabs, as when its user signs out; a running answer is left. */
+  forget = () => {
+    this.#keeper.remove();
+    this.#empty();
+    forgetCredential(this.options.credential);
+  };
+
+  #empty = () => {
+    this.#keeper.close();
+    this.setMessages([]);
+    this.#isReplaced = false;
+  };
+
+  // ---- Whose it is
+
+  /** Find out whose conversation it is, if something is stored. @returns {boolean} whether that is known */
+  #know() {
+    const { storage, credential } = this.options;
+    if (this.#keeper.isOpen || !storage) return true;
+    if (this.#opening) return false;
+    /** @param {string|null} given */
+    const open = (given) => this.#keeper.open(this.owner ?? (given === null ? undefined : ownerOf(given)));
+    try {
+      const given = this.owner === undefined ? readCredential(credential) : null;
+      if (!(given instanceof Promise)) open(given);
+      else {
+        this.#opening = given.then((value) => {
+          open(value);
+          if (this.#unlisten || this.#pending.length) this.#arrive();
+        }).catch((error) => { this.#error = error; }).finally(() => {
+          this.#opening = null;
+          this.#show();
+        });
+      }
+    } catch (error) {
+      this.#error = error;
+    }
+    return this.#keeper.isOpen;
+  }
+
+  /** Take what the owner has stored, and then send what was to be sent meanwhile. */
+  #arrive() {
+    if (this.#isReplaced) this.#store();
+    else this.#catchUp();
+    this.#begin();
+    this.#flush();
+  }
+
+  #flush() {
+    if (!this.#pending.length || this.#turn || this.#work) return;
+    this.#pending = [];
+    this.#ask(this.#messages);
+  }
+
   // ---- A turn
 
   get #busy() {
-    return (this.#turn !== null && this.#error === null) || this.#work !== null;
+    return ((this.#turn !== null || this.#pending.length > 0) && this.#error === null) || this.#work !== null;
   }
 
   /** End the work of tools; what they give counts no more. */
@@ -195,7 +273,7 @@ export class ChatStore {
   /** Read the turn's answer, on from its cursor. */
   #read() {
     const turn = /** @type {Turn} */ (this.#turn);
-    const { id: _, request: _r, messages: _m, tools: _t, maxSteps: _s, storage: _st, onEvent, onFinish: _f, ...options } = this.options;
+    const { id: _, owner: _o, request: _r, messages: _m, tools: _t, maxSteps: _s, storage: _st, onEvent, onFinish: _f, ...options } = this.options;
     this.#error = null;
     this.#leave();
     const reading = this.#reading = turn.stream === null ? chat(/** @type {import('./seseragi.d.ts').ChatRequest} */ (turn.request), { ...options, idempotencyKey: turn.key })
@@ -234,6 +312,7 @@ export class ChatStore {
     this.#error = error ?? null;
     if (!this.#storeOf(turn)) return;
     this.#goOn(message, turn.step);
+    this.#flush();
     this.#show();
     if (!this.#busy) tell(this.options.onFinish, message);
   }
@@ -252,6 +331,7 @@ export class ChatStore {
     }
     if (!stopped) this.#error = error;
     if (this.#storeOf(turn)) this.#show();
+    this.#flush();
   }
 
   // ---- Tools
@@ -287,6 +367,7 @@ export class ChatStore {
       if (!signal.aborted) this.#error = error;
     } finally {
       if (this.#work === work) this.#work = null;
+      this.#flush();
       this.#show();
     }
   }
@@ -316,7 +397,7 @@ export class ChatStore {
     const isRunning = this.#turn !== null && this.#error === null;
     return {
       messages: this.#messages,
-      status: this.#error !== null ? 'error' : isRunning && this.#turn?.cursor ? 'streaming' : isRunning || this.#work ? 'submitted' : 'ready',
+      status: this.#error !== null ? 'error' : isRunning && this.#turn?.cursor ? 'streaming' : isRunning || this.#work || this.#pending.length ? 'submitted' : 'ready',
       error: /** @type {any} */ (this.#error),
       storageError: this.#keeper.error,
       isReconnecting: readyState === 'reconnecting' || Boolean(problem),
@@ -352,7 +433,7 @@ export class ChatStore {
     if (isSame && (this.#reading || !turn.stream)) return;
     this.#leave();
     this.#isOwn = isOwn;
-    this.#messages = messages;
+    this.#messages = [...messages, ...this.#pending];
     this.#turn = turn;
     this.#error = null;
     const last = messages.find(({ id }) => id === turn?.key);
@@ -379,9 +460,9 @@ export class ChatStore {
 
   #attach() {
     if (this.#unlisten) return;
-    this.#catchUp();
-    this.#begin();
-    this.#unlisten = this.#keeper.listen(() => this.#catchUp(), () => this.#keepParts());
+    this.#unlisten = this.#keeper.listen(() => this.#catchUp(), this.#empty, () => this.#keepParts());
+    if (this.#know()) this.#arrive();
+    else this.#show();
   }
 
   /** Store the parts with their cursor. */

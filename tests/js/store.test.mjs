@@ -86,11 +86,18 @@ function browser(t) {
     tab() {
       const window = new EventTarget();
       tabs.push(window);
+      const tell = (key, newValue) => {
+        for (const other of tabs) if (other !== window) queueMicrotask(() => other.dispatchEvent(Object.assign(new Event('storage'), { key, newValue })));
+      };
       const own = {
         ...storage,
         setItem: (key, value) => {
           limited.setItem(key, value);
-          for (const other of tabs) if (other !== window) queueMicrotask(() => other.dispatchEvent(Object.assign(new Event('storage'), { key })));
+          tell(key, value);
+        },
+        removeItem: (key) => {
+          storage.removeItem(key);
+          tell(key, null);
         },
       };
       return {
@@ -419,6 +426,87 @@ test('stop asks the relay, and what came stays', async () => {
   assert.deepEqual(chat.getSnapshot().messages[1].status, 'running');
   chat.setMessages([]);
   assert.deepEqual([chat.getSnapshot().status, chat.getSnapshot().messages], ['ready', []]);
+});
+
+// ---- Several users of a browser
+
+const claims = (said) => `e30.${Buffer.from(JSON.stringify(said)).toString('base64url')}.c2ln`;
+const secretOf = (user) => ({ value: `ek_${claims({ iss: 'seseragi', tenant: '', user, exp: Math.random() })}`, expires_at: Date.now() / 1000 + 600 });
+
+/** A conversation of a page of its own, and what has it left. */
+function visit(t, page, relay, options) {
+  const chat = open(relay, { storage: () => page.storage, ...options });
+  return { chat, leave: page.within(() => chat.subscribe(() => {})) };
+}
+
+for (const [what, optionsOf] of Object.entries({
+  'secrets that a function fetches': (user) => ({ credential: async () => secretOf(user) }),
+  'tokens of an identity provider': (user) => ({ credential: claims({ iss: 'https://id.example', sub: `${user}ü` }) }),
+  'keys': (user) => ({ credential: `ssk_${user}` }),
+  'names': (user) => ({ owner: user }),
+})) {
+  test(`users told by their ${what} have conversations of their own`, async (t) => {
+    const relay = scriptedRelay([PLAIN, said('st_1', 'for bob')]);
+    const { tab } = browser(t);
+    const page = tab();
+    const alice = visit(t, page, relay, optionsOf('alice'));
+    assert.equal(alice.chat.send('hi'), true);
+    await until(() => alice.chat.getSnapshot().messages.at(-1)?.status === 'completed');
+    alice.leave();
+    await settle();
+    const bob = visit(t, page, relay, optionsOf('bob'));
+    await settle();
+    assert.deepEqual(shown(bob.chat), []);
+    bob.chat.send('me');
+    await until(() => bob.chat.getSnapshot().messages.at(-1)?.status === 'completed');
+
+    assert.deepEqual(relay.posts[1].body.messages, [{ role: 'user', content: 'me' }]);
+    bob.leave();
+    const again = visit(t, page, relay, optionsOf('alice'));
+    if (!isStoredLess()) await until(() => shown(again.chat).length === 2);
+    await settle();
+    assert.equal(JSON.stringify(shown(again.chat)).includes('bob'), false);
+    // Signed out, she leaves nothing, here and in her other tab.
+    const other = tab();
+    const beside = visit(t, other, relay, optionsOf('alice'));
+    await settle();
+    again.chat.forget();
+    await settle();
+    assert.deepEqual([shown(again.chat), shown(beside.chat)], [[], []]);
+    for (const { chat } of [alice, bob, again, beside]) chat.options = { ...chat.options, storage: undefined };
+    const late = visit(t, tab(), relay, optionsOf('alice'));
+    await settle();
+    assert.deepEqual(shown(late.chat), []);
+  });
+}
+
+test('a question before the credential has come follows what is stored, also an answer that runs', async (t) => {
+  for (const running of [true, false]) {
+    const relay = scriptedRelay([PLAIN, said('st_1', 'more')]);
+    const { tab } = browser(t);
+    const page = tab();
+    let give;
+    let calls = 0;
+    const before = visit(t, page, relay, { owner: JSON.stringify(['seseragi', '', 'alice']) });
+    before.chat.send('hi');
+    if (running) await until(() => relay.posts.length === 1);
+    else await idle(before.chat);
+    before.leave();
+    await settle();
+    const credential = () => { calls += 1; return new Promise((resolve, reject) => { give = (given) => (given ? resolve(given) : reject(new Error('away'))); }); };
+    const { chat } = visit(t, page, relay, { credential });
+    assert.deepEqual([chat.send('more?'), chat.send('more?')], [true, false]);
+    give(null);
+    await until(() => chat.getSnapshot().status === 'error');
+    assert.equal(chat.retry(), true);
+    await until(() => calls === 2);
+    give(secretOf('alice'));
+    await until(() => chat.getSnapshot().messages.at(-1)?.status === 'completed' && chat.getSnapshot().status === 'ready');
+
+    const asked = [['user', 'more?', undefined], ['assistant', 'more', 'completed']];
+    if (!isStoredLess()) assert.deepEqual(shown(chat), [...WHOLE, ...asked]);
+    assert.deepEqual([shown(chat).at(-2), new Set(relay.posts.map(({ key }) => key)).size, calls], [asked[0], 2, 2]);
+  }
 });
 
 // ---- A storage that is full
