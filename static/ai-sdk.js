@@ -139,5 +139,5 @@ async function withCode(response) {
   if (ok || !headers.get('x-request-id') || !/^text\/plain/.test(headers.get('content-type') ?? '')) return response;
   const detail = await response.text();
   const kept = new Headers([...headers].filter(([name]) => !/^content-/.test(name)));
-  return Response.json({ code: CODES[status] ?? 'internal', detail, retryable: status === 429 || status > 501 }, { status, statusText, headers: kept });
+  return new Response(JSON.stringify({ code: CODES[status] ?? 'internal', detail, retryable: status === 429 || status > 501 }), { status, statusText, headers: kept });
 }

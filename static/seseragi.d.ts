@@ -355,6 +355,12 @@ export interface ListOptions extends CallOptions {
   after?: string;
 }
 
+/** An `AbortError`: a DOMException, or an Error where there is none, as in React Native. */
+export function abortError(message: string): Error;
+
+/** `signal.throwIfAborted()`, also for signals without it, as those of React Native. */
+export function throwIfAborted(signal: AbortSignal | undefined): void;
+
 /** Read what is sent as a credential; null where none is. That of a function is fetched as for a request, and for all of them. */
 export function readCredential(credential: CallOptions['credential']): string | Promise<string> | null;
 

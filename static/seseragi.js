@@ -253,6 +253,33 @@ export class SseDecoder {
   }
 }
 
+// ---- Aborts ------------------------------------------------------------------------------------
+
+/** Reasons of signals that know none: React Native's, of abort-controller 3. @type {WeakMap<AbortSignal, unknown>} */
+const REASONS = new WeakMap();
+
+/** @param {string} message */
+export function abortError(message) {
+  const { DOMException } = globalThis; // Hermes has none
+  return DOMException ? new DOMException(message, 'AbortError') : Object.assign(new Error(message), { name: 'AbortError' });
+}
+
+/** @param {AbortController} controller @param {unknown} [reason] */
+function abort(controller, reason) {
+  REASONS.set(controller.signal, reason);
+  controller.abort(reason);
+}
+
+/** @param {AbortSignal} signal @returns {any} */
+function reasonOf(signal) {
+  return signal.reason ?? REASONS.get(signal) ?? abortError('the signal was aborted');
+}
+
+/** @param {AbortSignal|undefined} signal */
+export function throwIfAborted(signal) {
+  if (signal?.aborted) throw reasonOf(signal);
+}
+
 // ---- Who asks -----------------------------------------------------------------------------------
 
 const FETCH_CREDENTIAL_MS = 30_000; // a function that takes longer has failed
@@ -327,9 +354,9 @@ function notFetched(why, cause) {
 function unlessAborted(awaited, signal) {
   if (!signal || !(awaited instanceof Promise)) return awaited;
   return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason);
-    signal.addEventListener('abort', abort);
-    awaited.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+    const leave = () => reject(reasonOf(signal));
+    signal.addEventListener('abort', leave);
+    awaited.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
   });
 }
 
@@ -381,7 +408,7 @@ async function call(url, init, fixed, options) {
   const credential = credentialOf(url, options.credential);
   /** @param {string} [refused] */
   const show = (refused) => {
-    signal?.throwIfAborted();
+    throwIfAborted(signal);
     return credential === null ? undefined : unlessAborted(credential.get(refused), signal);
   };
   const shown = await show();
@@ -411,7 +438,7 @@ async function send(url, init, fixed, { signal, headers, fetch = globalThis.fetc
   try {
     return await fetch(url, { ...init, headers: all, signal });
   } catch (cause) {
-    if (signal?.aborted) throw signal.reason;
+    throwIfAborted(signal);
     const where = withoutQuery(url);
     if (/** @type {any} */ (cause)?.path) /** @type {any} */ (cause).path = where; // Bun says the whole URL
     if (/** @type {any} */ (cause)?.cause?.code === 'ERR_INVALID_URL') throw new TypeError(`Failed to parse URL from ${where}`); // Node: no attempt will change it
@@ -499,7 +526,7 @@ export async function* readEvents(response, { signal } = {}) {
   try {
     for (let messages; (messages = await connection.read()); ) {
       for (const { id, data } of messages) {
-        signal?.throwIfAborted();
+        throwIfAborted(signal);
         const event = parseEvent(data);
         count += 1;
         yield { id, event, data };
@@ -507,13 +534,13 @@ export async function* readEvents(response, { signal } = {}) {
       }
     }
   } catch (cause) {
-    if (signal?.aborted) throw signal.reason;
+    throwIfAborted(signal);
     if (cause instanceof SeseragiError) throw cause;
     throw lost(count, { ...connection.about, cause });
   } finally {
     await connection.close();
   }
-  signal?.throwIfAborted();
+  throwIfAborted(signal);
   throw lost(count, connection.about);
 }
 
@@ -567,6 +594,7 @@ export class ChatStream extends EventTarget {
   #last = 0; // the number of the last event, of those of the form `<stream id>.<number>`
   #attempts = 0; // since the last success
   #waitedMs = 0;
+  #isSilent = false; // the last connection was given up by the watchdog
   #retryMs;
   /** @type {{reason: unknown}|null} */
   #left = null;
@@ -638,7 +666,7 @@ export class ChatStream extends EventTarget {
    * The loop throws the reason, by default an AbortError; `resume()` reads on later.
    * @param {unknown} [reason]
    */
-  disconnect(reason = new DOMException('the stream was disconnected', 'AbortError')) {
+  disconnect(reason = abortError('the stream was disconnected')) {
     if (this.#left || this.#ended || this.#state === 'closed') return;
     this.#left = { reason };
     this.#drop();
@@ -656,7 +684,7 @@ export class ChatStream extends EventTarget {
   /** Learn the id of a stream whose answer has not begun, without waiting for that. */
   async #findOut() {
     const { headers, fetch, credential, idempotencyKey, url } = this.#options;
-    const unsent = new DOMException('stopped before the answer had begun', 'AbortError');
+    const unsent = abortError('stopped before the answer had begun');
     if (this.#wake) return this.disconnect(unsent); // between two attempts: no network
     try {
       const { id } = await startAsync(/** @type {ChatRequest} */ (this.#request), { url, headers, fetch, credential, idempotencyKey });
@@ -687,7 +715,7 @@ export class ChatStream extends EventTarget {
               this.#throwIfLeft();
             }
           }
-          failure = this.#lost(this.#attempt.signal.reason);
+          failure = this.#lost(this.#cause());
         } catch (error) {
           if (this.#left || !(error instanceof SeseragiError)) throw error;
           failure = error.status === 404 && this.streamId !== null && !this.#confirmed ? this.#unknown(error) : error;
@@ -713,6 +741,7 @@ export class ChatStream extends EventTarget {
   async #connect() {
     this.#throwIfLeft();
     this.#attempt = new AbortController();
+    this.#isSilent = false;
     const { headers, fetch, credential, stallMs = STALL_MS, idempotencyKey } = this.#options;
     const options = { headers, fetch, credential, signal: this.#attempt.signal };
     const accept = 'text/event-stream';
@@ -748,7 +777,7 @@ export class ChatStream extends EventTarget {
     try {
       messages = await connection.read();
     } catch (cause) {
-      throw this.#lost(this.#attempt.signal.reason ?? cause);
+      throw this.#lost(this.#cause() ?? cause);
     } finally {
       clearTimeout(this.#watchdog);
     }
@@ -791,7 +820,7 @@ export class ChatStream extends EventTarget {
     const { maxAttempts = 20, maxWaitMs = 600_000 } = this.#options;
     if (this.#left || !this.#mayRetry(failure) || maxAttempts === 0) throw failure;
     const askedMs = (failure.retryAfterS ?? 0) * 1000;
-    const delay = Math.max(askedMs, this.#delay(this.#attempts));
+    const delay = Math.max(askedMs, this.#delay(this.#isSilent ? 0 : this.#attempts)); // silence was a wait already
     if (this.#attempts >= maxAttempts || this.#waitedMs + delay > maxWaitMs) throw this.#givenUp(failure);
     this.#attempts += 1;
     this.#waitedMs += delay;
@@ -854,20 +883,29 @@ export class ChatStream extends EventTarget {
   #watch(ms) {
     clearTimeout(this.#watchdog);
     if (ms > LONGEST_TIMEOUT_MS) return;
-    this.#watchdog = setTimeout(() => this.#drop(new SeseragiError('connection_lost', `not a byte came for ${ms} ms`, { retryable: true })), ms);
+    this.#watchdog = setTimeout(() => {
+      this.#isSilent = true;
+      this.#drop(new SeseragiError('connection_lost', `not a byte came for ${ms} ms`, { retryable: true }));
+    }, ms);
   }
 
   /** @param {unknown} [reason] */
   #drop(reason) {
-    this.#attempt.abort(reason);
+    abort(this.#attempt, reason);
     this.#connection?.close(); // also where a fetch of the caller's own knows no signals
+  }
+
+  /** Why the connection was given up, if it was. */
+  #cause() {
+    const { signal } = this.#attempt;
+    return signal.aborted ? reasonOf(signal) : undefined;
   }
 
   /** Follow the caller's signal and the signs that the network is back. @returns {() => void} */
   #listen() {
     const { signal, stallMs = STALL_MS } = this.#options;
     const { document } = globalThis;
-    const leave = () => this.disconnect(signal?.reason);
+    const leave = () => this.disconnect(signal && reasonOf(signal));
     const hurry = () => {
       if (document?.visibilityState === 'hidden') return;
       if (this.#wake) {
@@ -925,9 +963,8 @@ export class ChatStream extends EventTarget {
     this.streamId = id === undefined ? stream : decodeURIComponent(id);
     this.#confirmed = true;
     this.#identify();
-    const kept = new URLSearchParams(query);
-    for (const name of OWN_QUERY) kept.delete(name);
-    if (`${kept}`) this.#query = `?${kept}`;
+    const kept = (query ?? '').split('&').filter((pair) => pair && !OWN_QUERY.includes(pair.split('=')[0]));
+    if (kept.length) this.#query = `?${kept.join('&')}`;
     const cursor = `${after ?? ''}`;
     this.#last = Number(/(?:^|\.)[a-z]?(\d+)$/.exec(cursor)?.[1] ?? 0);
     if (cursor && cursor !== '0') this.lastEventId = /^\d+$/.test(cursor) ? `${this.streamId}.${cursor}` : cursor;

@@ -20,7 +20,7 @@
 import { newId } from './ids.js';
 import { Keeper, ownerOf } from './kept.js';
 import { AnswerParts, callsOf } from './parts.js';
-import { SeseragiError, chat, forgetCredential, readCredential, resume } from './seseragi.js';
+import { SeseragiError, abortError, chat, forgetCredential, readCredential, resume } from './seseragi.js';
 import { runCall } from './tools.js';
 import { pendingCalls, requestOf, tell, withOutputs } from './turns.js';
 
@@ -129,7 +129,7 @@ export class ChatStore {
     this.#messages = this.#messages.filter((message) => !this.#pending.includes(message));
     this.#pending = [];
     // Nobody has said yet which stream it is, and nobody may: nothing will be asked for.
-    if (this.#turn && this.#waiting !== undefined) this.#fail(new DOMException('stopped', 'AbortError'), this.#turn);
+    if (this.#turn && this.#waiting !== undefined) this.#fail(abortError('stopped'), this.#turn);
     await this.#reading?.cancel();
   };
 
@@ -250,7 +250,7 @@ export class ChatStore {
 
   /** End the work of tools; what they give counts no more. */
   #drop() {
-    this.#work?.abort(new DOMException('stopped', 'AbortError'));
+    this.#work?.abort(abortError('stopped'));
     this.#work = null;
     this.#show();
   }
@@ -379,7 +379,7 @@ export class ChatStore {
     const said = Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== undefined));
     const at = this.#messages.findIndex((message) => message.id === id);
     const message = /** @type {AnswerMessage} */ ({ ...this.#messages[at], ...said });
-    this.#messages = this.#messages.with(at, message);
+    this.#messages = this.#messages.map((other, index) => (index === at ? message : other));
     return message;
   }
 

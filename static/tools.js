@@ -19,7 +19,7 @@
  */
 
 import { AnswerParts, assistantMessage, callsOf } from './parts.js';
-import { chat } from './seseragi.js';
+import { chat, throwIfAborted } from './seseragi.js';
 
 /** @typedef {import('./parts.d.ts').ToolCallPart} ToolCallPart */
 /** @typedef {import('./seseragi.d.ts').ChatRequest} ChatRequest */
@@ -47,7 +47,7 @@ export async function runCall(call, tools, { signal } = {}) {
     const given = await run(input, { id: call.id, signal });
     return { ...call, output: typeof given === 'string' ? given : JSON.stringify(given) ?? '' };
   } catch (error) {
-    signal?.throwIfAborted();
+    throwIfAborted(signal);
     return { ...call, output: error instanceof Error ? error.message : String(error), isError: true };
   }
 }

@@ -43,7 +43,7 @@ export function scriptedRelay(answers, { cut = () => Infinity, refuse = () => nu
     let after = 0;
     if (/\/(cancel|stop)$/.test(pathname)) {
       relay.cancels.push(pathname);
-      return Response.json({}, { status: 202 });
+      return new Response('{}', { status: 202 });
     }
     if (init.method === 'POST') {
       const key = headers.get('idempotency-key') ?? `none ${relay.posts.length}`;
