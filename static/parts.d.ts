@@ -53,7 +53,8 @@ export interface AskedMessage {
   id: string;
   role: 'user' | 'system' | 'developer';
   parts: ContentPart[];
-  status?: undefined;
+  /** `unsent`: the relay refused it, and it is not sent with later ones. */
+  status?: 'unsent' | undefined;
 }
 
 export interface AnswerMessage {
@@ -99,7 +100,7 @@ export class AnswerParts {
  */
 export function assistantMessage(parts: readonly AnswerPart[], options?: { calls?: (call: ToolCallPart) => boolean }): WireMessage | null;
 
-/** Return a conversation as the `messages` of a request; calls without an output are left out. */
+/** Return a conversation as the `messages` of a request; calls without an output and questions that are `unsent` are left out. */
 export function requestMessages(messages: readonly ChatMessage[]): WireMessage[];
 
 /** The tool calls among the parts of an answer's first choice. */

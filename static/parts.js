@@ -98,13 +98,14 @@ export function assistantMessage(parts, { calls = () => true } = {}) {
  * Return a conversation as the `messages` of a request.
  *
  * Tool calls that have no output yet, and those of answers that were cut, are left out: no provider
- * takes a call without its result.
+ * takes a call without its result. So are questions that were not sent.
  *
  * @param {readonly ChatMessage[]} messages
  * @returns {WireMessage[]}
  */
 export function requestMessages(messages) {
   return messages.flatMap(({ role, parts, status }) => {
+    if (status === 'unsent') return [];
     if (role !== 'assistant') {
       const [first, ...more] = /** @type {any[]} */ (parts);
       return [{ role, content: !more.length && first?.type === 'text' ? first.text : parts }];

@@ -10,7 +10,7 @@ export interface UseChatOptions extends ChatStoreOptions {
   chat?: ChatStore;
 }
 
-export interface UseChat extends ChatSnapshot, Pick<ChatStore, 'send' | 'stop' | 'retry' | 'addToolOutput' | 'setMessages' | 'forget'> {
+export interface UseChat extends ChatSnapshot, Pick<ChatStore, 'send' | 'stop' | 'retry' | 'addToolOutput' | 'remove' | 'setMessages' | 'forget'> {
   readonly chat: ChatStore;
 }
 

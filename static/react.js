@@ -33,6 +33,6 @@ export function useChat(options = {}) {
     if (!given) chat.options = options; // functions of this render
   });
   const snapshot = useSyncExternalStore(chat.subscribe, chat.getSnapshot, chat.getServerSnapshot);
-  const { send, stop, retry, addToolOutput, setMessages, forget } = chat;
-  return { ...snapshot, chat, send, stop, retry, addToolOutput, setMessages, forget };
+  const { send, stop, retry, addToolOutput, remove, setMessages, forget } = chat;
+  return { ...snapshot, chat, send, stop, retry, addToolOutput, remove, setMessages, forget };
 }

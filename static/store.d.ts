@@ -70,6 +70,8 @@ export class ChatStore {
   readonly retry: () => boolean;
   /** Give the result of a tool call that no function runs. After the last one the conversation goes on. */
   readonly addToolOutput: (id: string, output: unknown, options?: { isError?: boolean }) => boolean;
+  /** Remove a message, such as one that was refused; returns false while an answer is given. */
+  readonly remove: (id: string) => boolean;
   /** Replace the conversation; a running answer is left. */
   readonly setMessages: (messages: readonly ChatMessage[]) => void;
   /** Forget the conversation here, in the storage and in other tabs, as when its user signs out; a running answer is left. */

@@ -62,7 +62,7 @@ export class ChatStore {
   #snapshot;
   #first;
   #keeper;
-  /** What is sent once the owner is known, and what they have stored. @type {ChatMessage[]} */
+  /** The questions that wait until the owner is known, and what they have stored. @type {string[]} */
   #pending = [];
   #isReplaced = false; // by `setMessages`, before anything was read
   /** @type {Promise<void>|null} */
@@ -116,7 +116,7 @@ export class ChatStore {
     /** @type {ChatMessage} */
     const message = { id, role: 'user', parts };
     if (isKnown) return this.#ask([...this.#messages, message]);
-    this.#pending.push(message);
+    this.#pending.push(id);
     this.#messages = [...this.#messages, message];
     if (this.#opening) this.#error = null;
     this.#show();
@@ -126,7 +126,7 @@ export class ChatStore {
   /** Stop the answer, wherever it was asked for. What came of it stays. */
   stop = async () => {
     this.#drop();
-    this.#messages = this.#messages.filter((message) => !this.#pending.includes(message));
+    this.#mark(this.#pending, 'unsent');
     this.#pending = [];
     // Nobody has said yet which stream it is, and nobody may: nothing will be asked for.
     if (this.#turn && this.#waiting !== undefined) this.#fail(abortError('stopped'), this.#turn);
@@ -152,6 +152,7 @@ export class ChatStore {
       this.#act(last, 1);
       return true;
     }
+    if (last?.status === 'unsent') this.#mark([last.id]);
     const messages = last?.role === 'assistant' ? this.#messages.slice(0, -1) : this.#messages;
     return messages.length > 0 && this.#ask(messages);
   };
@@ -172,6 +173,15 @@ export class ChatStore {
     this.#store();
     this.#goOn(answered, 1);
     this.#show();
+    return true;
+  };
+
+  /** Remove a message, such as one that was refused. While an answer is given it does nothing. @param {string} id */
+  remove = (id) => {
+    this.#catchUp();
+    if (this.#busy || !this.#messages.some((message) => message.id === id)) return false;
+    const answer = this.#turn?.key;
+    this.setMessages(this.#messages.filter((message) => message.id !== id && message.id !== answer));
     return true;
   };
 
@@ -217,7 +227,10 @@ export class ChatStore {
         this.#opening = given.then((value) => {
           open(value);
           if (this.#unlisten || this.#pending.length) this.#arrive();
-        }).catch((error) => { this.#error = error; }).finally(() => {
+        }).catch((error) => {
+          this.#error = error;
+          this.#mark(this.#pending, 'unsent');
+        }).finally(() => {
           this.#opening = null;
           this.#show();
         });
@@ -238,7 +251,8 @@ export class ChatStore {
 
   #flush() {
     if (!this.#pending.length || this.#turn || this.#work) return;
-    this.#pending = [];
+    this.#mark(this.#pending, 'unsent'); // one question a turn: the last
+    this.#mark(this.#pending.splice(0).slice(-1));
     this.#ask(this.#messages);
   }
 
@@ -328,6 +342,9 @@ export class ChatStore {
       this.#messages = empty ? this.#messages.filter(({ id }) => id !== turn.key) : this.#messages;
       if (!empty) this.#amend(turn.key, { parts: this.#answer.parts, status: stopped ? 'cancelled' : 'lost' });
       this.#turn = null;
+      // What was refused would be refused again with all that follows.
+      const asked = this.#messages.at(-1);
+      if (empty && asked && asked.role !== 'assistant') this.#mark([asked.id], 'unsent');
     }
     if (!stopped) this.#error = error;
     if (this.#storeOf(turn)) this.#show();
@@ -383,6 +400,15 @@ export class ChatStore {
     return message;
   }
 
+  /** Mark questions as not sent, or no longer. @param {string[]} ids @param {'unsent'} [status] */
+  #mark(ids, status) {
+    this.#messages = this.#messages.map((message) => {
+      if (message.role === 'assistant' || !ids.includes(message.id)) return message;
+      const { status: _, ...asked } = message;
+      return status ? { ...asked, status } : asked;
+    });
+  }
+
   #show() {
     clearTimeout(this.#painting);
     this.#painting = undefined;
@@ -433,7 +459,7 @@ export class ChatStore {
     if (isSame && (this.#reading || !turn.stream)) return;
     this.#leave();
     this.#isOwn = isOwn;
-    this.#messages = [...messages, ...this.#pending];
+    this.#messages = [...messages, ...this.#messages.filter(({ id }) => this.#pending.includes(id))];
     this.#turn = turn;
     this.#error = null;
     const last = messages.find(({ id }) => id === turn?.key);

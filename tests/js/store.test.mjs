@@ -363,18 +363,38 @@ test('nobody listens, and the answer is left; who comes back reads on from the c
   assert.match(relay.gets[0].cursor, /\.[1-9]/);
 });
 
-test('a refusal leaves the question, and retry asks it again', async () => {
-  let refusing = true;
-  const relay = scriptedRelay([PLAIN], { refuse: () => (refusing ? Response.json({ code: 'rate_limited', detail: 'slower' }, { status: 429 }) : null) });
-  const chat = open(relay);
-  chat.send('hi');
-  await idle(chat);
+test('what is refused is not sent with what follows; retry asks it again, remove takes it away', async () => {
+  for (const [status, code] of [[413, 'request_too_large'], [429, 'rate_limited'], [401, 'unauthenticated'], [400, 'invalid_request']]) {
+    let refusing = true;
+    const relay = scriptedRelay([PLAIN, said('st_1', 'more')], { refuse: () => (refusing ? Response.json({ code, detail: 'no' }, { status }) : null) });
+    const chat = open(relay);
+    chat.send('hi', { id: 'u' });
+    await idle(chat);
 
-  assert.deepEqual([chat.getSnapshot().error.message, shown(chat)], ['slower', [['user', 'hi', undefined]]]);
-  refusing = false;
-  assert.equal(chat.retry(), true);
+    assert.deepEqual([chat.getSnapshot().error.message, shown(chat)], ['no', [['user', 'hi', 'unsent']]]);
+    chat.send('else');
+    await idle(chat);
+    assert.deepEqual(shown(chat), [['user', 'hi', 'unsent'], ['user', 'else', 'unsent']]);
+    refusing = false;
+    assert.equal(chat.retry(), true);
+    assert.equal(chat.remove('u'), false);
+    await idle(chat);
+    assert.deepEqual([relay.posts[0].body.messages, shown(chat)[1]], [[{ role: 'user', content: 'else' }], ['user', 'else', undefined]]);
+    assert.deepEqual([chat.remove('u'), chat.remove('u'), shown(chat)[0]], [true, false, ['user', 'else', undefined]]);
+    refusing = true;
+    chat.send('bad', { id: 'bad' });
+    await idle(chat);
+    assert.deepEqual([chat.remove('bad'), chat.getSnapshot().status, shown(chat).length], [true, 'ready', 2]);
+  }
+});
+
+test('a question that nobody can say of whether it was sent is removed with its answer', async () => {
+  const chat = open({ fetch: async () => { throw new TypeError('offline'); } }, { maxAttempts: 0 });
+  chat.send('hi', { id: 'u' });
   await idle(chat);
-  assert.deepEqual(shown(chat), WHOLE);
+  assert.deepEqual(shown(chat), [['user', 'hi', undefined], ['assistant', '', 'running']]);
+  assert.equal(chat.remove('u'), true);
+  assert.deepEqual([shown(chat), chat.getSnapshot().status], [[], 'ready']);
 });
 
 test('a stream that failed is an error with what came, and retry asks anew', async () => {
