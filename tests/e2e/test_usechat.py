@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page
+from playwright.async_api import Page, Route
 
 from app.testing.upstream import Hold, Step, Until, head, send, text
 from tests.cutting import cutting_proxy
-from tests.e2e.react_page import MODULES, build, serve_page
+from tests.e2e.react_page import MODULES, ROOT, build, serve_page
 from tests.e2e.talk import paced, rest
 from tests.needs import file, program
 from tests.serving import Relay
@@ -33,6 +33,16 @@ FAILED = "main[data-status=error]"
 PAINTED = "text => paints.at(-1) === text"
 SHOWS = "text => [...document.querySelectorAll('.assistant')].at(-1)?.textContent === text"
 POLICY = "default-src 'none'; script-src 'self'; connect-src "
+FORGET = """
+  sessionStorage.chat &&= JSON.stringify({ ...JSON.parse(sessionStorage.chat), messages: [] });
+"""
+FILL = """() => {
+  for (let size = 2 ** 23; size >= 1; size /= 2) {
+    try {
+      for (let at = 0; ; at++) sessionStorage.setItem(`${size} ${at}`, 'x'.repeat(size));
+    } catch {}
+  }
+}"""
 WATCH_PAINTS = """
   window.paints = [];
   const look = () => {
@@ -79,7 +89,8 @@ def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("page")
     snippet = folder / "snippet.jsx"
     snippet.write_text(block("usechat", "docs/clients/ai-sdk.md"), encoding="utf-8")
-    script = build("page.jsx", {"snippet": snippet, "@ai-sdk/react": react, "ai": ai})
+    package = {"seseragi/ai-sdk": ROOT / "static" / "ai-sdk.js"}
+    script = build("page.jsx", {"snippet": snippet, "@ai-sdk/react": react, "ai": ai, **package})
     assert 1 == script.count(BASE)
     return script
 
@@ -158,7 +169,7 @@ async def test_page_that_is_loaded_again_goes_on_with_the_answer(page, keeps, up
     await answer.shown(page, range(9))
     await page.wait_for_selector(f".assistant:has-text('{WORDS[9]}')")
     if not keeps:
-        await page.add_init_script("delete sessionStorage.messages")
+        await page.add_init_script(FORGET)
     await page.reload()
     await answer.shown(page, range(9, len(WORDS)))  # it is ready before it asks too
     await page.wait_for_selector(READY)
@@ -207,7 +218,7 @@ async def test_failure_within_the_answer_is_an_error_and_stays_one(page, upstrea
 
 async def test_connection_that_broke_is_taken_up(page, script, upstream, relay):
     upstream.script = paced(WORDS)
-    cuts = iter([3300, 4300])  # behind the head
+    cuts = iter([3300, 1500])  # behind the head
     async with (
         cutting_proxy(relay.port, lambda: (next(cuts, 10**9), "rst")) as proxy,
         serve_chat(script, f"http://127.0.0.1:{proxy.port}") as url,
@@ -217,7 +228,41 @@ async def test_connection_that_broke_is_taken_up(page, script, upstream, relay):
         await page.wait_for_selector(f".assistant:has-text('{WORDS[-1]}')")
         await page.wait_for_selector(READY)
 
-        assert "error" in await page.evaluate("statuses")
+        assert "error" not in await page.evaluate("statuses")
         assert ["hello", WHOLE] == await shown(page)
         assert 2 == proxy.cuts
         assert 1 == len(upstream.calls)
+
+
+async def test_answer_whose_body_was_ended_early_is_taken_up(page, upstream, url):
+    """As by a proxy with a time limit: nothing in the transfer says that the rest is missing."""
+    upstream.script = paced(WORDS)
+    ended = 0
+
+    async def end_early(route: Route) -> None:
+        nonlocal ended
+        ended += 1
+        response = await route.fetch()
+        body = await response.body()
+        await route.fulfill(response=response, body=body[: len(body) // 2])
+
+    await page.route("**/v1/ui/chat", end_early)
+    await page.goto(url)
+    await ask(page)
+    await page.wait_for_function(SHOWS, arg=WHOLE)
+    await page.wait_for_selector(READY)
+
+    assert ["hello", WHOLE] == await shown(page)
+    assert (1, 1) == (ended, len(upstream.calls))
+
+
+async def test_full_storage_leaves_the_page_and_its_answer(page, upstream, url):
+    upstream.script = paced(WORDS)
+    await page.goto(url)
+    await page.wait_for_selector(READY)
+    await page.evaluate(FILL)
+    await ask(page)
+    await page.wait_for_function(SHOWS, arg=WHOLE)
+    await page.wait_for_selector(READY)
+
+    assert ["hello", WHOLE] == await shown(page)
