@@ -85,13 +85,13 @@ def parse_request(body: bytes) -> ParsedRequest:
 
 
 def _history(request: UiRequest) -> Sequence[UiMessage]:
-    """Return the messages without the answer to regenerate, which most pages leave out."""
+    """Return the messages without the answer to regenerate, which the SDK has left out."""
     messages = request.messages
-    if request.trigger == "submit-message" or not messages:
+    if request.trigger == "submit-message" or not request.message_id:
         return messages
     indices = [i for i, message in enumerate(messages) if message.id == request.message_id]
-    at = indices[-1] if request.message_id and indices else len(messages) - 1
-    return messages[: at if messages[at].role == "assistant" else at + 1]
+    at = indices[-1] if indices else len(messages)
+    return messages[: at + 1 if indices and messages[at].role != "assistant" else at]
 
 
 def _continued(request: UiRequest, messages: Sequence[UiMessage]) -> str | None:
