@@ -6,11 +6,12 @@ import json
 import pytest
 import pytest_asyncio
 
-from app.testing.upstream import Hold, Reset, Until, head, send, text
+from app.testing.upstream import Hold, Reset, Until, Upstream, head, send, text
 from tests.e2e.asking import Asking
 from tests.e2e.engines import ENGINES, Classic, Engine
 from tests.e2e.talk import TRANSPORTS, rest, says
-from tests.serving import serve_relay
+from tests.e2e.test_adapters import Chromium
+from tests.serving import Relay, serve_relay
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -35,6 +36,31 @@ STOPPED_WITH_THE_PAGE = """
   const stream = chat(request, { credential: async () => given });
   addEventListener('pagehide', () => stream.cancel());
   for await (const { event } of stream) if (event.type === 'text.delta') return;
+"""
+FILLED_BETWEEN_TWO_TURNS = """
+  const { ChatStore } = await import('/static/store.js');
+  const chat = new ChatStore({ url: '/v1/chat', request: { model: 'openai/gpt-6-luna' }, storage: () => localStorage });
+  const idle = () => new Promise((done) => {
+    const leave = chat.subscribe(() => {
+      if (!['ready', 'error'].includes(chat.getSnapshot().status)) return;
+      leave();
+      done();
+    });
+  });
+  localStorage.clear();
+  chat.subscribe(() => {});
+  chat.send('one');
+  await idle();
+  for (let size = 2 ** 23; size >= 1; size /= 2) {
+    try {
+      for (let at = 0; ; at++) localStorage.setItem(`${size} ${at}`, 'x'.repeat(size));
+    } catch {}
+  }
+  const sent = chat.send('two');
+  await idle();
+  localStorage.clear();
+  const { messages, storageError } = chat.getSnapshot();
+  return [sent, messages.map(({ parts, status }) => [parts[0].text, status ?? null]), storageError?.code];
 """
 LAST_IS = "[...document.querySelectorAll('.text')].at(-1)?.textContent === '%s'"
 IDLE = "document.body.dataset.state === 'idle' && document.querySelector('.message.assistant')"
@@ -111,6 +137,25 @@ async def test_page_reads_on_after_a_reload_and_shows_a_cut_as_a_cut(engine, ups
     assert 1 == len(upstream.calls)
     error = await engine.run("return document.querySelector('.error').textContent")
     assert "upstream_truncated" in error
+
+
+async def turn_stays(engine: Engine, upstream: Upstream, relay: Relay) -> None:
+    """Fill the storage between two turns: both stay on the page, and `storageError` says why."""
+    upstream.script = says("whole")
+    await engine.open(f"{relay.url}/docs")
+    found = await engine.run(FILLED_BETWEEN_TWO_TURNS)
+
+    answer = ["whole", "completed"]
+    assert [True, [["one", None], answer, ["two", None], answer], "storage"] == found
+    assert 2 == len(upstream.calls)
+
+
+async def test_turn_stays_though_the_storage_is_full(engine, upstream, relay):
+    await turn_stays(engine, upstream, relay)
+
+
+async def test_turn_stays_though_the_storage_is_full_in_chromium(page, upstream, relay):
+    await turn_stays(Chromium(page), upstream, relay)
 
 
 async def test_page_that_is_closed_stops_its_stream(engine, upstream):

