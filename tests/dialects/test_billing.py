@@ -53,6 +53,12 @@ PRICE = OwnPrice(
         ),
         pytest.param(
             chat,
+            {"prompt_tokens": 432, "completion_tokens": 68, "completion_tokens_details": {"reasoning_tokens": 136}},
+            432 * 1.0 + 204 * 10,
+            id="xai without a total",
+        ),
+        pytest.param(
+            chat,
             {"prompt_tokens": 26, "completion_tokens": 11_395, "total_tokens": 11_421, "reasoning_tokens": 19_001, "num_search_queries": 30},
             26 * 1.0 + (11_395 + 19_001) * 10,
             id="perplexity, reasoning beside the answer and not in the total",

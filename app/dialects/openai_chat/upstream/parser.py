@@ -164,8 +164,10 @@ def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCoun
     reasoning = _first(output_details.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     if output_tokens is not None and reasoning:
         # xAI's completion tokens exclude reasoning: 432 + 68 + 136 = 636
-        # [xai/tools-parallel].
-        separate = total_tokens == (input_tokens or 0) + output_tokens + reasoning
+        # [xai/tools-parallel]. Gateways to it leave the total out: a part is never more.
+        separate = total_tokens == (input_tokens or 0) + output_tokens + reasoning or (
+            total_tokens is None and reasoning > output_tokens
+        )
         if reasoning > output_tokens and not _PERPLEXITY_FIELDS.isdisjoint(usage):
             # Perplexity's deep research excludes reasoning from the completion and the
             # total.
