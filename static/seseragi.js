@@ -820,7 +820,8 @@ export class ChatStream extends EventTarget {
     const { maxAttempts = 20, maxWaitMs = 600_000 } = this.#options;
     if (this.#left || !this.#mayRetry(failure) || maxAttempts === 0) throw failure;
     const askedMs = (failure.retryAfterS ?? 0) * 1000;
-    const delay = Math.max(askedMs, this.#delay(this.#isSilent ? 0 : this.#attempts)); // silence was a wait already
+    const waitMs = this.#isSilent ? (1 + Math.random()) * this.#retryMs / 4 : this.#delay(this.#attempts); // silence was a wait already
+    const delay = Math.max(askedMs, waitMs);
     if (this.#attempts >= maxAttempts || this.#waitedMs + delay > maxWaitMs) throw this.#givenUp(failure);
     this.#attempts += 1;
     this.#waitedMs += delay;

@@ -6,6 +6,7 @@ The page is the code block of docs/clients/ai-sdk.md as it stands, built here by
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -89,8 +90,13 @@ def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("page")
     snippet = folder / "snippet.jsx"
     snippet.write_text(block("usechat", "docs/clients/ai-sdk.md"), encoding="utf-8")
-    package = {"seseragi/ai-sdk": ROOT / "static" / "ai-sdk.js"}
-    script = build("page.jsx", {"snippet": snippet, "@ai-sdk/react": react, "ai": ai, **package})
+    aliases: dict[str, Path | str] = {
+        "snippet": snippet,
+        "@ai-sdk/react": react,
+        "ai": ai,
+        "seseragi/ai-sdk": ROOT / "static" / "ai-sdk.js",
+    }
+    script = build("page.jsx", aliases)
     assert 1 == script.count(BASE)
     return script
 

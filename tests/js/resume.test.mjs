@@ -412,6 +412,21 @@ test('a GET that gets no answer is given up after stallMs', async (t) => {
   assert.equal(calls.length, 3);
 });
 
+test('silence is a wait: one after the other does not lengthen that for the next connection', async (t) => {
+  const pass = fakeTime(t, { random: 0.999 });
+  const hang = ({ signal }) => new Promise((_, reject) => { signal.addEventListener('abort', () => reject(signal.reason)); });
+  const { fetch, calls } = scripted(sse(framesOf(EVENTS.slice(0, 2), { retryMs: 100 })), hang, hang, hang, hang, sse(framesOf(EVENTS, { after: 2 })));
+  const reading = drain(chat(REQUEST, { fetch, stallMs: 500 }));
+
+  await pass(150);
+  for (let silences = 1; silences <= 4; silences++) {
+    assert.equal(calls.length, 1 + silences);
+    await pass(500);
+    await pass(50);
+  }
+  assert.deepEqual((await reading).events, EVENTS);
+});
+
 test('a frozen socket is left for another one', { timeout: 60_000 }, async (t) => {
   const relay = await serveRelay(t);
   let frozen = 0;
