@@ -26,6 +26,11 @@ from ..waiting_rows import MAX_ROWS
 
 PREFIX = "seseragi:"
 
+FORMAT = 1
+FORMAT_KEY = f"{PREFIX}format"
+"""The newest format that a relay has used. A key whose content changes gets another name, is read
+by the old one too, and is carried from it: relays of both versions run during a roll."""
+
 HELD = f"{PREFIX}held"
 HOLDS = f"{PREFIX}holds"
 ROWS = f"{PREFIX}rows"

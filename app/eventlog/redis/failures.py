@@ -9,6 +9,7 @@ import structlog
 
 from ...errors import RequestError, ServiceError
 from ..contract import LogUnusable
+from .account_scripts import FORMAT, FORMAT_KEY
 from .link import SLOW, Away, Broken, CommandRefused, Link
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ OLDEST = 7
 
 
 async def check_server(link: Link) -> None:
-    """Refuse a Redis that lacks a needed feature; warn if it may evict keys.
+    """Refuse a Redis that lacks a needed feature or has a newer format; warn if it may evict keys.
 
     Raises:
         LogUnusable: it cannot be used; the message says why.
@@ -86,6 +87,15 @@ async def check_server(link: Link) -> None:
         raise LogUnusable(
             "log: this Redis is a cluster, which is not supported; use a single server or Sentinel"
         )
+    number = b"%d" % FORMAT
+    found = int(await link.send("SET", FORMAT_KEY, number, "NX", "GET") or FORMAT)
+    if found > FORMAT:
+        raise LogUnusable(
+            f"log: this Redis has format {found}, this version reads {FORMAT}: a newer version of "
+            "seseragi uses it; start that version, or use another database"
+        )
+    if found < FORMAT:
+        await link.send("SET", FORMAT_KEY, number)
     if facts.get("maxmemory_policy", "noeviction") != "noeviction":
         log.warning(
             "Redis may evict running streams; set maxmemory-policy to noeviction",

@@ -504,12 +504,18 @@ class Database:
         while (ended := self.transact([partial(self.end_orphans, now=now)])[0]).dealt_with:
             count += ended.dealt_with
             on_orphans(ended.ended_streams)
+        self.transact([self._release_reservations])
         with self._connection:
             self._execute("BEGIN IMMEDIATE")
             for table in ("tail", "processes", "notes", "readers"):
                 self._execute(f"DELETE FROM {table}")  # noqa: S608  (a constant)
         if count:
             log.warning("streams of a lost process ended", streams=count)
+
+    def _release_reservations(self) -> None:
+        """Settle what is reserved for streams that an upgrade has dropped: none runs."""
+        for (key,) in self._execute("SELECT stream FROM reservations").fetchall():
+            self.accounts.settle(key, "", NOTHING)
 
     def end_streams_of(self, process: int, *, now: float) -> EndedOrphans:
         """End some streams of a dead process; forget it if there are none left."""

@@ -4,6 +4,7 @@ import shlex
 import sqlite3
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -14,7 +15,15 @@ log = structlog.get_logger("seseragi.eventlog")
 
 APPLICATION_ID = 0x53657365
 VERSION = 11
-"""Earlier versions were never released and are refused; a change needs a migration."""
+"""The format of a new file: that of `SCHEMA` and of the values in it."""
+
+STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+"""By format the step to the next one, in the transaction of the whole upgrade.
+
+A step carries accounts, idempotency keys and waiting rows, and may drop streams, except that those
+with a key keep at least their start and end, or a repeated request would run again. A fixture of
+each format is in `tests/upgrades`.
+"""
 
 SCHEMA = """
 CREATE TABLE streams (
@@ -133,7 +142,7 @@ def connect(path: Path, *, alone: bool) -> sqlite3.Connection:
     try:
         if alone:
             connection.execute(EXCLUSIVE)
-        _prepare(connection)
+        _prepare(connection, path, alone=alone)
     except (LogUnusable, sqlite3.Error) as error:
         connection.close()
         why = reason(error) if isinstance(error, sqlite3.Error) else error
@@ -173,8 +182,8 @@ def _check_modes(path: Path, *, warns: bool) -> None:
         )
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
-    """Check that the file is a log, or make it one."""
+def _prepare(connection: sqlite3.Connection, path: Path, *, alone: bool) -> None:
+    """Check that the file is a log, or make it one; upgrade it if no other process has it."""
     execute = connection.execute
     application, version = (
         execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
@@ -182,16 +191,21 @@ def _prepare(connection: sqlite3.Connection) -> None:
     empty = not execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     if not empty and application != APPLICATION_ID:
         raise LogUnusable("it is a database of another program; choose another file")
-    if not empty and version != VERSION:
-        age = "a newer" if version > VERSION else "an older"
-        raise LogUnusable(
-            f"it was written by {age} version of seseragi (format {version}, this one reads "
-            f"{VERSION}); use that version or another file"
+    steps = [STEPS[number] for number in range(version, VERSION) if number in STEPS]
+    if not empty and (version > VERSION or version + len(steps) < VERSION or (steps and not alone)):
+        remedy = (
+            "a newer version of seseragi wrote it; start that version, or restore the copy of "
+            "before the upgrade"
+            if version > VERSION
+            else "start the versions between, one after the other, or use another file"
         )
+        raise LogUnusable(f"it has format {version}, this version reads {VERSION}: {remedy}")
     execute("PRAGMA journal_mode = WAL")
     execute("PRAGMA synchronous = NORMAL")
     execute("PRAGMA secure_delete = ON")
     execute("PRAGMA journal_size_limit = 67108864")
+    if not empty and steps:
+        _upgrade(connection, path, version, steps)
     with connection:
         execute("BEGIN IMMEDIATE")
         if empty:
@@ -199,6 +213,32 @@ def _prepare(connection: sqlite3.Connection) -> None:
             execute(f"PRAGMA user_version = {VERSION}")
             for statement in SCHEMA.split(";\n"):
                 execute(statement)
+
+
+def _upgrade(
+    connection: sqlite3.Connection,
+    path: Path,
+    version: int,
+    steps: list[Callable[[sqlite3.Connection], None]],
+) -> None:
+    """Carry a file of an earlier format to this one, in one transaction that is on the disk."""
+    stored = "SELECT count(*) FROM streams WHERE gone_at IS NULL"
+    connection.execute("PRAGMA synchronous = FULL")
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        before = connection.execute(stored).fetchone()[0]
+        for step in steps:
+            step(connection)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        after = connection.execute(stored).fetchone()[0]
+    connection.execute("PRAGMA synchronous = NORMAL")
+    log.warning(
+        "event log upgraded; older versions refuse it",
+        file=str(path),
+        from_format=version,
+        to_format=VERSION,
+        streams_dropped=before - after,
+    )
 
 
 def reason(error: OSError | sqlite3.Error) -> str:
