@@ -161,7 +161,7 @@ def _read_options(options: argparse.Namespace) -> None:
 
 async def _with(database: Database, work: Callable[[Database], Awaitable[T]]) -> T:
     try:
-        await database.migrate()
+        await database.check()
         return await work(database)
     finally:
         await database.close()

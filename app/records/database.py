@@ -150,13 +150,14 @@ PARTITION: Final = re.compile(r"streams_[0-9]{4}_[0-9]{2}")
 
 
 class UnknownSchema(OSError):
-    """The database has the schema of a newer version, or of another application."""
+    """The database has the schema of another version, or of another application."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the schema is that of a newer version, or of another application; "
-            "upgrade, or use a database of its own"
-        )
+    def __init__(
+        self,
+        why: str = "the schema is that of a newer version, or of another application; upgrade, or "
+        "use a database of its own",
+    ) -> None:
+        super().__init__(why)
 
 
 class Database:
@@ -210,6 +211,25 @@ class Database:
                 return
         async with self.writing(alone=True) as connection:
             await connection.run_sync(_upgrade)
+
+    async def check(self) -> None:
+        """Check that the schema is `HEAD`: commands do not upgrade it, relays do.
+
+        Raises:
+            UnknownSchema: it is another one.
+        """
+        async with self.reading() as connection:
+            found = await connection.run_sync(_version)
+            if found == HEAD:
+                return
+            if found is None and not await connection.run_sync(_has_streams):
+                raise UnknownSchema("no records yet: a relay makes the tables when it starts")
+        if found is None or found > HEAD:
+            raise UnknownSchema
+        raise UnknownSchema(
+            f"the schema is {found}, this version reads {HEAD}: start a relay of this version, "
+            "which upgrades it"
+        )
 
     # Writes
 
@@ -353,8 +373,12 @@ def _version(connection: Connection) -> str | None:
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
+def _has_streams(connection: Connection) -> bool:
+    return inspect(connection).has_table("streams")
+
+
 def _upgrade(connection: Connection) -> None:
-    if _version(connection) is None and inspect(connection).has_table("streams"):
+    if _version(connection) is None and _has_streams(connection):
         raise UnknownSchema
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs even its import
     # Imported only for a migration: 40 MB and 0.2 s.
