@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
@@ -12,6 +12,13 @@ from ..errors import suggest
 from ..plugins import PluginError, Registry
 
 T = TypeVar("T")
+
+OLD_NAMES: Final = {
+    "breaker_longest_pause_s": "breaker_max_pause_s",
+    "gate_s": "status_wait_s",
+    "max_requests_bytes": "max_request_memory_bytes",
+}
+"""The new names of renamed settings and keys of tables; also for the ends of variables."""
 
 
 class SettingsError(Exception):
@@ -35,6 +42,13 @@ def convert(value: Any, form: Any, place: str) -> Any:
     except msgspec.ValidationError as error:
         path, message = explain(error, form)
         raise SettingsError(f"{place}{path}: {message}") from None
+
+
+def suggest_name(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return the new name of a renamed setting, else a suggestion for a misspelled one."""
+    new = OLD_NAMES.get(name.removeprefix(prefix).lower(), "")
+    new = f"{prefix}{new.upper()}" if prefix else new
+    return f"; it was renamed: write {new!r}" if new in known else suggest(name, known)
 
 
 def same_fields(source: object, form: Any) -> dict[str, Any]:
@@ -64,7 +78,7 @@ def explain(error: msgspec.ValidationError, form: Any) -> tuple[str, str]:
     kinds, description = _look_up(form, path)
     if match := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.DOTALL):
         known = [field.name for kind in kinds for field in getattr(kind, "fields", ())]
-        return path, f"unknown key {match[1]!r}{suggest(match[1], known)}"
+        return path, f"unknown key {match[1]!r}{suggest_name(match[1], known)}"
     if match := re.fullmatch(r"Object missing required field `(.*)`", message):
         return path, f"missing key {match[1]!r}"
     if description:

@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import msgspec
 
-from ..errors import suggest
 from ..eventlog.opening import LOGS
 from ..ledger.config import LedgerConfig
 from ..telemetry.observer import OBSERVERS
-from .convert import SettingsError, check_origins, explain, find_part
+from .convert import SettingsError, check_origins, explain, find_part, suggest_name
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
 from .tables import build_hooks, build_limits, build_prices, build_routes
 from .upstreams import DEMO, build_upstreams
@@ -62,7 +61,7 @@ def load_settings(
     prices = build_prices(table.pop("price", []), where)
     for key in table:
         if key not in SCALARS:
-            raise SettingsError(f"{where}unknown key {key!r}{suggest(key, SCALARS)}")
+            raise SettingsError(f"{where}unknown key {key!r}{suggest_name(key, SCALARS)}")
     values = {name: _convert(name, value, f"{where}{name}") for name, value in table.items()}
     values |= _read_variables(environ)
     for name, value in (overrides or {}).items():
@@ -120,7 +119,7 @@ def _read_variables(environ: Mapping[str, str]) -> dict[str, Any]:
         if name not in SCALARS:
             known = [f"{PREFIX}{scalar.upper()}" for scalar in SCALARS]
             raise SettingsError(
-                f"the environment variable {variable} is unknown{suggest(variable, known)}"
+                f"the environment variable {variable} is unknown{suggest_name(variable, known, PREFIX)}"
             )
         values[name] = _convert(name, value, f"the environment variable {variable}")
     return values

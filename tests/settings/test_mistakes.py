@@ -3,6 +3,8 @@
 import pytest
 
 from app.settings import SettingsError, load_settings
+from app.settings.convert import OLD_NAMES
+from app.settings.values import SCALARS
 
 pytestmark = pytest.mark.pure
 
@@ -24,6 +26,10 @@ ALL = [
     ("upstream called demo", '[upstream.demo]\nbase_url = "http://a"', {}, "is not 'demo'"),
     ("a time of nothing", "heartbeat_s = 0", {}, "heartbeat_s: 0 cannot be used: give a number, more than 0"),
     ("no truth", "", {"SESERAGI_DEMO": "maybe"}, "SESERAGI_DEMO: 'maybe' cannot be used: give true or false"),
+    ("old name", "max_requests_bytes = 1024", {}, "seseragi.toml: unknown key 'max_requests_bytes'; it was renamed: write 'max_request_memory_bytes'"),
+    ("old name", "breaker_longest_pause_s = 15", {}, "unknown key 'breaker_longest_pause_s'; it was renamed: write 'breaker_max_pause_s'"),
+    ("old name elsewhere", X + "gate_s = 5", {}, "upstream.x: unknown key 'gate_s'"),
+    ("old variable", "", {"SESERAGI_GATE_S": "5"}, "SESERAGI_GATE_S is unknown; it was renamed: write 'SESERAGI_STATUS_WAIT_S'"),
     ("unknown variable", "", {"SESERAGI_STATUS_WAIT": "1"}, "SESERAGI_STATUS_WAIT is unknown; did you mean 'SESERAGI_STATUS_WAIT_S'?"),
     ("bad variable", "", {"SESERAGI_PORT": "web"}, "the environment variable SESERAGI_PORT: 'web' cannot be used"),
     ("key that is none", "", {"OPENAI_API_KEY": "sk-\u3042"}, "OPENAI_API_KEY: a key may only contain visible ASCII characters"),
@@ -182,3 +188,8 @@ def test_mistake_is_told_in_one_line_that_begins_with_its_place(
     assert told in str(caught.value)
     for unsaid in ("\n", KEY, "secret", "\u3042"):
         assert unsaid not in str(caught.value)
+
+
+def test_old_names_are_of_no_setting_and_new_ones_are():
+    assert not OLD_NAMES.keys() & set(SCALARS)
+    assert set(OLD_NAMES.values()) <= set(SCALARS)
