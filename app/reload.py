@@ -111,7 +111,7 @@ class Configuration:
             name for name in Settings.__struct_fields__ if name not in (*RELOADABLE, "identity")
         ]
         ignored = [name for name in names if getattr(loaded, name) != getattr(self._loaded, name)]
-        for name in ("signing_key", "client_secret_s"):
+        for name in ("signing_key", "signing_key_fallbacks", "client_secret_s"):
             if getattr(loaded.identity.auth, name) != getattr(self._loaded.identity.auth, name):
                 ignored.append(f"auth.{name}")
         if find_longest_s(loaded) > find_longest_s(self._loaded):  # stream tokens would end before

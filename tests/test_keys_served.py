@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from app.identity.keys import LOOK_EVERY_S
+from app.identity.token_crypto import TokenCrypto
+from app.identity.tokens import ISSUER
 from tests.commands.test_command import run_here, started
 from tests.waiting import wait_until
 
@@ -197,3 +199,75 @@ def test_running_relay_follows_the_keys_file(tmp_path, more):
 
     assert processes == relay.complaints()
     assert [] == KEY.findall(told)
+
+
+def secret_of(relay: Running, key: str) -> str:
+    """Ask a relay for a client secret."""
+    body = b'{"user": "ann", "expires_in_s": 60}'
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    url = f"http://127.0.0.1:{relay.port}/v1/client_secrets"
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as reply:
+        return str(json.load(reply)["value"])
+
+
+def test_keys_rotate_under_traffic_and_nobody_is_refused(tmp_path, monkeypatch):
+    """Two relays of one file, one with workers: a backend's key, then the signing key."""
+    monkeypatch.setattr("app.commands.keys.SIGNS_AFTER_S", 3)
+    (tmp_path / "b").mkdir()
+    keys = [key(tmp_path, "new", "backend", "--role", "client_secrets")]
+    path = {"SESERAGI_KEYS_FILE": str(tmp_path / "keys.json")}
+    asked: list[tuple[str, int]] = []
+    done = threading.Event()
+    with (
+        running(tmp_path, **PAID, **path) as one,
+        running(tmp_path / "b", **PAID, **path, **WORKERS) as two,
+    ):
+        first = secret_of(one, keys[0])
+
+        def go(maker: Running, user: Running) -> None:
+            while not done.is_set():
+                try:
+                    asked.append(("secret", user.ask(secret_of(maker, keys[-1]))))
+                except urllib.error.HTTPError as refused:
+                    asked.append(("secret", refused.code))
+                    refused.close()
+                asked.append(("key", user.ask(keys[-1])))
+                asked.append(("first secret", maker.ask(first)))
+
+        threads = [threading.Thread(target=go, args=pair) for pair in ((one, two), (two, one))]
+        for thread in threads:
+            thread.start()
+        try:
+            new = key(tmp_path, "rotate", "backend", "--keep", "4s")
+            wait_until(lambda: one.read_again(keys=1) == 1 and two.read_again(keys=1) == 2)
+            # A backend takes the new key when its operator comes to it; both are valid meanwhile.
+            assert [{200}, {200}] == [two.asks(keys[0]), two.asks(new)]
+            keys.append(new)
+            key(tmp_path, "rotate", "--signing-key", "--keep", "1h")
+            wait_until(lambda: one.read_again(keys=1) == 2 and two.read_again(keys=1) == 4)
+            before = secret_of(one, new)
+            wait_until(lambda: signed_by(tmp_path, secret_of(one, new)) == "new")
+            assert "old" == signed_by(tmp_path, before)
+            wait_until(lambda: {401} == one.asks(keys[0]) == two.asks(keys[0]))
+            counted = len(asked)
+            wait_until(lambda: len(asked) > counted + 20)
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join(60)
+        assert {("secret", 200), ("key", 200), ("first secret", 200)} == set(asked)
+        assert {200} == one.asks(before) == two.asks(before)
+        # A key that is revoked ends all that was made of it, also of its earlier ones.
+        key(tmp_path, "revoke", "backend")
+        for held in (first, before, new):
+            wait_until(lambda held=held: {401} == one.asks(held) == two.asks(held))
+
+
+def signed_by(folder: Path, secret: str) -> str:
+    """Say which signing key of the file a client secret has."""
+    file = json.loads((folder / "keys.json").read_bytes())
+    known = {"new": file["signing_key"], "old": file["previous_signing_keys"][0]["key"]}
+    token = secret.removeprefix("ek_")
+    return next(
+        n for n, k in known.items() if TokenCrypto(k, ISSUER).verify(token, "client_secret")
+    )

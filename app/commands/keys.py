@@ -1,4 +1,4 @@
-"""`seseragi key`: creates, lists and revokes API keys.
+"""`seseragi key`: creates, lists, rotates and revokes API keys.
 
 A key is printed once, alone on stdout; messages for people go to stderr. Only its digest is
 stored.
@@ -6,6 +6,7 @@ stored.
 
 import argparse
 import json
+import math
 import re
 import secrets
 import sys
@@ -18,9 +19,16 @@ from typing import get_args
 import msgspec
 
 from ..errors import suggest
-from ..identity.config import Identity, KeyConfig, parse_time
-from ..identity.keys import digest, make_key
-from ..identity.keys_file import KeysFile, KeysUnusable, change_keys_file, read_keys_file, row_of
+from ..identity.config import Identity, KeyConfig, PreviousKey, parse_time
+from ..identity.keys import KEY_ID, digest, make_key
+from ..identity.keys_file import (
+    KeysFile,
+    KeysUnusable,
+    PreviousSigningKey,
+    change_keys_file,
+    read_keys_file,
+    row_of,
+)
 from ..identity.principal import Role
 from ..ledger.config import LIMITS, UsageLimits
 from ..settings import SettingsError, load_identity
@@ -33,12 +41,16 @@ KEYS_FILE = "keys.json"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 LONGEST_S = 100 * 365 * 86_400
 
+SIGNS_AFTER_S = 120
+"""Until a new signing key is used: relays look at the file each second, but Kubernetes may take
+up to two minutes to copy a changed Secret to all of them."""
+
 COLUMNS = ("name", "tenant", "user", "models", "origins", "roles", "limits", "expires", "created")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the description, the actions and their arguments to a parser."""
-    parser.description = "Create, list and revoke the API keys of clients."
+    parser.description = "Create, list, rotate and revoke the API keys of clients."
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     new = actions.add_parser(
         "new",
@@ -91,7 +103,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "revoke", help="revoke a key; running relays refuse it within a second"
     )
     revoke.add_argument("name", metavar="NAME")
-    for action in (new, list_, revoke):
+    rotate = actions.add_parser(
+        "rotate",
+        help="replace a key; the old one stays valid for a while (revoke one that has leaked)",
+    )
+    which = rotate.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", metavar="NAME", nargs="?")
+    which.add_argument(
+        "--signing-key", action="store_true", help="replace the file's signing key instead"
+    )
+    rotate.add_argument(
+        "--keep", metavar="TIME", default="24h", help="of the old one (default: 24h)"
+    )
+    rotate.add_argument("--expires-in", metavar="TIME", help="lifetime of the new key")
+    for action in (new, list_, rotate, revoke):
         action.add_argument(
             "--keys-file",
             metavar="FILE",
@@ -114,9 +139,80 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             _make(options, identity, path)
         case "list":
             _list(path, as_json=options.json)
+        case "rotate" if options.signing_key:
+            _rotate_signing_key(options, identity, path)
+        case "rotate":
+            _rotate(options, identity, path)
         case "revoke":
             _revoke(options.name, identity, path)
     return 0
+
+
+def _rotate(options: argparse.Namespace, identity: Identity, path: Path) -> None:
+    key = make_key()
+    for config in identity.keys:
+        if config.name == options.name:
+            rotated = _rotated(config, key, options)
+            _print(f"# Replace the key's table in seseragi.toml by:\n{_to_toml(rotated)}")
+            _show(key, options.name)
+            return
+
+    def replace(file: KeysFile | None) -> KeysFile:
+        file, at = _find(file, options.name, path)
+        rotated = _rotated(file.keys[at], key, options)
+        return msgspec.structs.replace(file, keys=(*file.keys[:at], rotated, *file.keys[at + 1 :]))
+
+    _warn(change_keys_file(path, replace))
+    _print(
+        f"The old key {options.name!r} stays valid for {options.keep}, unless it expires before. "
+        "The new key, printed only once:"
+    )
+    _show(key, options.name)
+
+
+def _rotated(config: KeyConfig, key: str, options: argparse.Namespace) -> KeyConfig:
+    now = time.time()
+    try:
+        end = math.inf if config.expires_at is None else parse_time(config.expires_at)
+    except ValueError as error:
+        raise KeysUnusable(f"the key {config.name!r} has an invalid time: {error}") from None
+    if end <= now and options.expires_in is None:
+        raise SettingsError(f"NAME: {config.name!r} has ended; give --expires-in")
+    until = _utc(min(end, now + _read_seconds("--keep", options.keep)))
+    valid = [one for one in config.previous if one.ends_at > now]
+    return msgspec.structs.replace(
+        config,
+        sha256=digest(key),
+        id=config.id or config.sha256[:KEY_ID],
+        previous=(*valid, PreviousKey(until, config.sha256)),
+        expires_at=_read_end(options, now) or config.expires_at,
+    )
+
+
+def _rotate_signing_key(options: argparse.Namespace, identity: Identity, path: Path) -> None:
+    if options.expires_in is not None:
+        raise SettingsError("--expires-in: a signing key has no end; omit it")
+    if identity.auth.signing_key is not None:
+        raise SettingsError("--signing-key: the settings have one; use signing_key_fallbacks there")
+    now = time.time()
+    signs_from = now + SIGNS_AFTER_S
+    until = _utc(signs_from + _read_seconds("--keep", options.keep))
+
+    def replace(file: KeysFile | None) -> KeysFile:
+        if file is None or file.signing_key is None:
+            raise KeysUnusable(f"{path}: has no signing key; create a key with seseragi key new")
+        if file.signs_from is not None and file.signs_from.timestamp() > now:
+            raise KeysUnusable(f"{path}: rotated just now; wait {SIGNS_AFTER_S} s")
+        valid = [one for one in file.previous_signing_keys if one.ends_at > now]
+        return msgspec.structs.replace(
+            file,
+            signing_key=secrets.token_urlsafe(32),
+            signs_from=_utc(signs_from),
+            previous_signing_keys=(PreviousSigningKey(until, file.signing_key), *valid),
+        )
+
+    _warn(change_keys_file(path, replace))
+    _print(f"Relays sign with a new key in {SIGNS_AFTER_S} s, and verify with both until {until}.")
 
 
 def _make(options: argparse.Namespace, identity: Identity, path: Path) -> None:
@@ -211,18 +307,26 @@ def _describe_error(field: str, detail: str) -> str:
 def _read_end(options: argparse.Namespace, now: float) -> str | None:
     if options.expires_in is None:
         return None
-    match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", options.expires_in)
+    return _write_time(now + _read_seconds("--expires-in", options.expires_in))
+
+
+def _read_seconds(option: str, text: str) -> int:
+    match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", text)
     seconds = int(match[1]) * UNITS[match[2]] if match else 0
     if not 0 < seconds <= LONGEST_S:
         raise SettingsError(
-            f"--expires-in: {options.expires_in!r} cannot be used: give a number and "
+            f"{option}: {text!r} cannot be used: give a number and "
             "s, m, h, d or w, such as 30d, and no more than 100 years"
         )
-    return _write_time(now + seconds)
+    return seconds
+
+
+def _utc(at: float) -> datetime:
+    return datetime.fromtimestamp(int(at), UTC)
 
 
 def _write_time(at: float) -> str:
-    return datetime.fromtimestamp(int(at), UTC).isoformat().replace("+00:00", "Z")
+    return _utc(at).isoformat().replace("+00:00", "Z")
 
 
 def _with(file: KeysFile | None, config: KeyConfig, path: Path) -> KeysFile:
@@ -255,9 +359,11 @@ def _to_toml(config: KeyConfig) -> str:
 
 def _write_toml(value: object) -> str:
     """Render a value; numbers, strings and lists of strings are the same in TOML and JSON."""
-    if isinstance(value, UsageLimits):
+    if isinstance(value, UsageLimits | PreviousKey):
         fields = msgspec.to_builtins(value).items()
         return f"{{ {', '.join(f'{name} = {_write_toml(limit)}' for name, limit in fields)} }}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_write_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -267,7 +373,8 @@ def _list(path: Path, *, as_json: bool) -> None:
     if as_json:
         rows = [msgspec.to_builtins(row_of(key)) for key in reading.file.keys]
         for row in rows:
-            del row["sha256"]
+            for one in (row, *row.get("previous", ())):
+                del one["sha256"]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     print_table([COLUMNS, *map(_cells, reading.file.keys)])
@@ -280,6 +387,8 @@ def _cells(key: KeyConfig) -> tuple[str, ...]:
             ends += " (has ended)"
     except ValueError:
         ends += " (no time)"
+    if key.previous:
+        ends += f" (old key: {_write_time(max(one.ends_at for one in key.previous))})"
     return (
         *(key.name, key.tenant or "-", key.user or "-"),
         "all" if key.models is None else " ".join(key.models) or "none",
@@ -300,15 +409,19 @@ def _revoke(name: str, identity: Identity, path: Path) -> None:
         raise SettingsError(f"NAME: {name!r} is a [[key]] of the settings; remove it there")
 
     def without(file: KeysFile | None) -> KeysFile:
-        known = [key.name for key in file.keys] if file is not None else []
-        if file is None or name not in known:
-            raise KeysUnusable(f"{path}: no key named {name!r}{suggest(name, known)}")
-        return msgspec.structs.replace(
-            file, keys=tuple(key for key in file.keys if key.name != name)
-        )
+        file, at = _find(file, name, path)
+        return msgspec.structs.replace(file, keys=(*file.keys[:at], *file.keys[at + 1 :]))
 
     _warn(change_keys_file(path, without))
     _print(f"The key {name!r} is revoked; running relays refuse it within a second.")
+
+
+def _find(file: KeysFile | None, name: str, path: Path) -> tuple[KeysFile, int]:
+    """Return the file and the place of a key in it."""
+    known = [key.name for key in file.keys] if file is not None else []
+    if file is None or name not in known:
+        raise KeysUnusable(f"{path}: no key named {name!r}{suggest(name, known)}")
+    return file, known.index(name)
 
 
 def _warn(caution: str | None) -> None:

@@ -71,7 +71,10 @@ class Authenticator:
         """
         keys_file = identity.auth.keys_file
         keys = Keys(identity.keys, None if keys_file is None else Path(keys_file), clock=clock.wall)
-        tokens = Tokens(signing_key, find_key=keys.find, clock=clock.wall)
+        fallbacks = identity.auth.signing_key_fallbacks
+        tokens = Tokens(
+            signing_key, fallbacks=fallbacks, file=keys, find_key=keys.find, clock=clock.wall
+        )
         issuers = None
         if identity.issuers:
             from .issuers import Issuers

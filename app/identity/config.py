@@ -47,6 +47,23 @@ ALGORITHMS = (
 """JWT algorithms: asymmetric only, since a verifier of others could also sign."""
 
 
+class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A key that was rotated, and is valid for a while."""
+
+    expires_at: Annotated[datetime, Meta(tz=True)]
+
+    @property
+    def ends_at(self) -> float:
+        """Its end in unix seconds."""
+        return self.expires_at.timestamp()
+
+
+class PreviousKey(Ending, frozen=True):
+    """An API key that was rotated."""
+
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
 class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
     """`[[key]]`, and a row of the keys file: all of a key except the key itself."""
 
@@ -63,6 +80,9 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     expires_at: str | None = None
     """An RFC 3339 time."""
     created_at: str | None = None
+    id: Annotated[str, Meta(pattern=r"^([0-9a-f]{16})?\Z")] = ""
+    """Set by a rotation to that of the first key of this name: its secrets stay valid."""
+    previous: tuple[PreviousKey, ...] = ()
 
 
 class IssuerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -127,11 +147,13 @@ class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     By default the keys file's own; else a random one, so that its tokens end with the process.
     Every replica needs the same.
     """
+    signing_key_fallbacks: tuple[str, ...] = ()
+    """Keys that verify tokens and sign none: the last one, or the next one."""
     client_secret_s: Annotated[float, Meta(gt=0, le=86_400)] = 600
     """The maximum lifetime of a client secret, in seconds."""
 
     def __repr__(self) -> str:
-        """Return a description without the signing key."""
+        """Return a description without the signing keys."""
         signing_key = None if self.signing_key is None else "..."
         return (
             f"AuthConfig(keys_file={self.keys_file!r}, signing_key={signing_key!r}, "

@@ -18,7 +18,7 @@ import structlog
 
 from ..errors import RequestError
 from .config import KeyConfig, parse_time
-from .keys_file import KeysUnusable, Stamp, read_keys_file, stamp_of
+from .keys_file import KeysFile, KeysUnusable, Stamp, read_keys_file, stamp_of
 from .principal import Principal
 
 PREFIX = "ssk_"
@@ -90,9 +90,7 @@ class Keys:
             return None
         if not credential.isascii():
             return None
-        self._refresh()
-        if self._reading is not None:
-            await asyncio.shield(self._reading)
+        await self.refresh()
         sha256 = digest(credential)
         key = self._known.by_digest.get(sha256)
         if key is None or not hmac.compare_digest(key.sha256, sha256):
@@ -122,6 +120,17 @@ class Keys:
         """Return the principals of all keys; the same tuple until the file changes."""
         self._refresh()
         return self._known.principals
+
+    def signing_keys(self) -> tuple[str, ...]:
+        """Return the file's keys of valid tokens, first the one that signs."""
+        self._refresh()
+        return self._known.file.signing_keys(self._clock())
+
+    async def refresh(self) -> None:
+        """Reread the file if it is due."""
+        self._refresh()
+        if self._reading is not None:
+            await asyncio.shield(self._reading)
 
     def _refresh(self) -> None:
         """Reread the file if a check is due, and it has changed: a large one in a thread."""
@@ -168,11 +177,11 @@ class Keys:
     def _load(self) -> "_Known":
         """Read all keys, in any thread."""
         if self._file is None:
-            return _collect(self._configs)
+            return _collect(self._configs, KeysFile())
         file, caution = read_keys_file(self._file)
         if caution:
             log.warning(caution, file=str(self._file))
-        return _collect((*self._configs, *file.keys))
+        return _collect((*self._configs, *file.keys), file)
 
     def __repr__(self) -> str:
         return f"Keys({len(self._known.by_name)} known)"
@@ -184,8 +193,8 @@ def check_keys(configs: Sequence[KeyConfig], keys_file: Path | None) -> None:
     Raises:
         KeysUnusable: the file or a key cannot be used.
     """
-    rows = read_keys_file(keys_file).file.keys if keys_file is not None else ()
-    _collect((*configs, *rows))
+    file = read_keys_file(keys_file).file if keys_file is not None else KeysFile()
+    _collect((*configs, *file.keys), file)
 
 
 class _Key(msgspec.Struct, frozen=True, gc=False):
@@ -193,20 +202,22 @@ class _Key(msgspec.Struct, frozen=True, gc=False):
     principal: Principal
     expires: str | None
     """The expiry as its owner wrote it."""
+    ends_at: float | None
     created_at: float | None
 
     def has_ended(self, now: float) -> bool:
-        ends = self.principal.expires_at
-        return ends is not None and ends <= now
+        return self.ends_at is not None and self.ends_at <= now
 
 
 class _Known(NamedTuple):
     by_digest: dict[str, _Key]
     by_name: dict[str, _Key]
     principals: tuple[Principal, ...]
+    file: KeysFile
+    """Without its keys."""
 
 
-def _collect(configs: Iterable[KeyConfig]) -> _Known:
+def _collect(configs: Iterable[KeyConfig], file: KeysFile) -> _Known:
     """Index keys by digest and by name.
 
     Raises:
@@ -217,17 +228,18 @@ def _collect(configs: Iterable[KeyConfig]) -> _Known:
     for config in configs:
         if config.name in by_name:
             raise KeysUnusable(f"two keys have the name {config.name!r}; rename one")
-        key = _build(config)
-        same = by_digest.setdefault(config.sha256, key)
-        if same is not key:
-            names = f"{same.principal.key!r} and {config.name!r}"
-            raise KeysUnusable(f"{names} are the same key (sha256); revoke one")
-        by_name[config.name] = key
+        for key in _build(config):
+            same = by_digest.setdefault(key.sha256, key)
+            if same is not key:
+                names = f"{same.principal.key!r} and {config.name!r}"
+                raise KeysUnusable(f"{names} are the same key (sha256); revoke one")
+            by_name.setdefault(config.name, key)
     principals = tuple(key.principal for key in by_name.values())
-    return _Known(by_digest, by_name, principals)
+    return _Known(by_digest, by_name, principals, msgspec.structs.replace(file, keys=()))
 
 
-def _build(config: KeyConfig) -> _Key:
+def _build(config: KeyConfig) -> Iterator[_Key]:
+    """Yield a key, then its previous ones, which have the same principal until their end."""
     try:
         expires_at, created_at = (
             None if text is None else parse_time(text)
@@ -239,11 +251,13 @@ def _build(config: KeyConfig) -> _Key:
         tenant=config.tenant,
         user=config.user,
         key=config.name,
-        key_id=config.sha256[:KEY_ID],
+        key_id=config.id or config.sha256[:KEY_ID],
         models=config.models,
         origins=config.origins,
         roles=frozenset(config.roles),
         key_limits=config.limits,
         expires_at=expires_at,
     )
-    return _Key(config.sha256, principal, expires=config.expires_at, created_at=created_at)
+    yield _Key(config.sha256, principal, config.expires_at, expires_at, created_at)
+    for one in config.previous:
+        yield _Key(one.sha256, principal, one.expires_at.isoformat(), one.ends_at, created_at)

@@ -10,13 +10,14 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from .config import KeyConfig
+from .config import Ending, KeyConfig
 
 MAX_FILE = 4 * 2**20
 """Bytes; a key takes some 250."""
@@ -32,11 +33,34 @@ class KeysUnusable(Exception):
     """Keys cannot be used; the message is one line with the reason and the remedy."""
 
 
+class PreviousSigningKey(Ending, frozen=True):
+    """A signing key that was rotated: its tokens are valid for a while."""
+
+    key: Annotated[str, Meta(min_length=32, max_length=1024)]
+
+
 class KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The content of the file."""
 
     signing_key: Annotated[str, Meta(min_length=32, max_length=1024)] | None = None
     keys: tuple[KeyConfig, ...] = ()
+    signs_from: Annotated[datetime, Meta(tz=True)] | None = None
+    """When every relay knows the signing key; until then the one before it signs."""
+    previous_signing_keys: tuple[PreviousSigningKey, ...] = ()
+    """The newest first."""
+
+    def __repr__(self) -> str:
+        """Return a description without the signing keys."""
+        return f"KeysFile({len(self.keys)} keys)"
+
+    def signing_keys(self, now: float) -> tuple[str, ...]:
+        """Return the keys of valid tokens, first the one that signs."""
+        valid = [one.key for one in self.previous_signing_keys if one.ends_at > now]
+        if self.signing_key is None:
+            return ()
+        if valid and self.signs_from is not None and self.signs_from.timestamp() > now:
+            return (valid[0], self.signing_key, *valid[1:])
+        return (self.signing_key, *valid)
 
 
 class _Rows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +68,8 @@ class _Rows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     signing_key: msgspec.Raw = msgspec.Raw(b"null")
     keys: tuple[msgspec.Raw, ...] = ()
+    signs_from: msgspec.Raw = msgspec.Raw(b"null")
+    previous_signing_keys: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class Reading(NamedTuple):
@@ -95,7 +121,8 @@ def read_keys_file(path: Path) -> Reading:
     try:
         return Reading(_decode(raw), caution)
     except msgspec.ValidationError as error:
-        raise KeysUnusable(f"{path}: not a keys file: {str(error)[:200]!r}") from None
+        newer = "; a newer version may have written it" if "unknown" in str(error) else ""
+        raise KeysUnusable(f"{path}: not a keys file: {str(error)[:200]!r}{newer}") from None
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise KeysUnusable(f"{path}: invalid JSON") from None
 
@@ -107,7 +134,7 @@ def _decode(raw: bytes) -> KeysFile:
         keys = tuple(msgspec.json.decode(row, type=KeyConfig) for row in rows.keys)
     except msgspec.ValidationError:
         return msgspec.json.decode(raw, type=KeysFile)  # its error names the row
-    head = msgspec.json.encode({"signing_key": rows.signing_key})
+    head = msgspec.json.encode({**msgspec.structs.asdict(rows), "keys": ()})
     return msgspec.structs.replace(msgspec.json.decode(head, type=KeysFile), keys=keys)
 
 
@@ -176,16 +203,17 @@ def _check_folders(path: Path) -> None:
 
 
 def _encode(file: KeysFile) -> bytes:
-    content = {"signing_key": file.signing_key, "keys": [row_of(key) for key in file.keys]}
+    keys = [row_of(key) for key in file.keys]
+    content = {"signing_key": None, **row_of(file), "keys": keys}
     raw = msgspec.json.encode(content)
     indented = msgspec.json.format(raw, indent=2) + b"\n"
     # Without indentation if too large, so that a full file still allows revocation.
     return indented if len(indented) <= MAX_FILE else raw
 
 
-def row_of(key: KeyConfig) -> dict[str, Any]:
-    """Return the fields of a key that differ from their defaults."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(KeyConfig)}
+def row_of(key: KeyConfig | KeysFile) -> dict[str, Any]:
+    """Return the fields of a key, or of the file, that differ from their defaults."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(key)}
     fields = msgspec.structs.asdict(key)
     return {name: value for name, value in fields.items() if value != defaults[name]}
 

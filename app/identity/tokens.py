@@ -10,13 +10,17 @@ from base64 import urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
 from ..errors import RequestError
 from ..ledger.config import UNLIMITED, UsageLimits, smaller
 from .principal import Principal, covers
+
+if TYPE_CHECKING:
+    from .keys import Keys
+    from .token_crypto import TokenCrypto
 
 PREFIX: Final = "ek_"
 """The prefix of a client secret, as at OpenAI."""
@@ -98,22 +102,44 @@ class _Verdict:
 class Tokens:
     """Creates and verifies tokens; see `Credentials`.
 
-    Without `find_key`, tokens are not checked against the API key that created them.
+    Without `find_key`, tokens are not checked against the API key that created them. The keys of
+    `file` replace `signing_key` if that is one of them; `fallbacks` sign no tokens.
     """
 
     def __init__(
         self,
         signing_key: str,
         *,
+        fallbacks: Sequence[str] = (),
+        file: "Keys | None" = None,
         find_key: FindKey | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        from .token_crypto import TokenCrypto
-
         self._find_key = find_key
         self._clock = clock
-        self._crypto = TokenCrypto(signing_key, ISSUER)
+        self._file = file if file is not None and signing_key in file.signing_keys() else None
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
+        self._cryptos: dict[bytes, TokenCrypto] = {}
+        """By the digest of the key, the one that signs first."""
+        self._use((signing_key, *fallbacks))
+
+    def _use(self, keys: Sequence[str]) -> None:
+        """Use these keys from now on, the first one for signatures."""
+        from .token_crypto import TokenCrypto
+
+        named = {sha256(key.encode()).digest(): key for key in keys}
+        if not named or [*named] == [*self._cryptos]:
+            return
+        self._verdicts.clear()
+        self._cryptos = {
+            name: self._cryptos.get(name) or TokenCrypto(key, ISSUER) for name, key in named.items()
+        }
+        self._crypto = next(iter(self._cryptos.values()))
+
+    def _update(self) -> None:
+        """Use the keys that the file has now."""
+        if self._file is not None:
+            self._use(self._file.signing_keys())
 
     # Verifying
 
@@ -128,6 +154,9 @@ class Tokens:
             if credential.startswith(PREFIX):
                 raise _forged(credential)
             return None
+        if self._file is not None:
+            await self._file.refresh()
+            self._update()
         digest = sha256(credential.encode()).digest()
         verdict = self._verdicts.get(digest)
         if verdict is None:
@@ -163,16 +192,18 @@ class Tokens:
 
     def _decode(self, credential: str, audience: Audience, form: type[T]) -> T:
         token = credential.removeprefix(PREFIX)
+        found = (crypto.verify(token, audience) for crypto in self._cryptos.values())
         # PyJWT also accepts padding.
-        payload = self._crypto.verify(token, audience) if _FORM.fullmatch(token) else None
+        payload = next(filter(None, found), None) if _FORM.fullmatch(token) else None
         try:
             return msgspec.convert(payload, form)
         except msgspec.ValidationError:
             raise _forged(credential) from None
 
     def _reveal(self, claims: _StreamClaims) -> TokenOwner:
+        found = (crypto.decrypt(claims.who, claims.stream) for crypto in self._cryptos.values())
         try:
-            return _owner_decoder.decode(self._crypto.decrypt(claims.who, claims.stream) or b"")
+            return _owner_decoder.decode(next(filter(None, found), b""))
         except msgspec.MsgspecError:
             raise _forged("") from None
 
@@ -297,6 +328,7 @@ class Tokens:
 
         `expires_at` is in unix seconds; see `latest`.
         """
+        self._update()
         origins = None if self._inherits(principal) else principal.origins
         owner: TokenOwner = (
             principal.tenant,
@@ -340,6 +372,7 @@ class Tokens:
         )
 
     def _sign(self, claims: dict[str, Any], audience: Audience, *, expires_at: float) -> str:
+        self._update()
         return self._crypto.sign({"exp": expires_at, "iat": self._clock(), **claims}, audience)
 
 

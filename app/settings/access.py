@@ -245,13 +245,15 @@ def settle_signing_key(settings: Settings) -> Settings:
     of_file = (
         None if auth.keys_file is None else read_keys_file(Path(auth.keys_file)).file.signing_key
     )
-    if auth.signing_key is not None:
-        signing_key = auth.signing_key
-        if len(signing_key) < MIN_SIGNING_KEY:
+    for key in (auth.signing_key, *auth.signing_key_fallbacks):
+        if key is not None and len(key) < MIN_SIGNING_KEY:
+            name = "signing_key" if key == auth.signing_key else "signing_key_fallbacks"
             raise SettingsError(
-                f"auth.signing_key: has {len(signing_key)} characters and could be guessed; give "
+                f"auth.{name}: has {len(key)} characters and could be guessed; give "
                 f"{MIN_SIGNING_KEY} random ones or more, as of `openssl rand -base64 32`"
             )
+    if auth.signing_key is not None:
+        signing_key = auth.signing_key
     elif of_file is not None:
         signing_key = of_file
     elif settings.log.startswith("redis"):

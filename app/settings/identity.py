@@ -23,7 +23,8 @@ from ..identity.config import (
 from .convert import SettingsError, check_origins, convert, convert_rows
 
 PREFIX: Final = "SESERAGI_"
-IDENTITY: Final = {name: f"{PREFIX}{name.upper()}" for name in ("auth", "keys_file", "signing_key")}
+_OF_AUTH = ("auth", "keys_file", "signing_key", "signing_key_fallbacks")
+IDENTITY: Final = {name: f"{PREFIX}{name.upper()}" for name in _OF_AUTH}
 """The variables of `auth`, and of keys of `[auth]`."""
 
 CONFIG_FILE = "seseragi.toml"
@@ -90,7 +91,9 @@ def build_identity(tables: dict[str, Any], where: str, environ: Mapping[str, str
         SettingsError: a table, a key or a value is invalid.
     """
     auth, place = tables.pop("auth", None), f"{where}auth"
-    variables = {name: environ[one] for name, one in IDENTITY.items() if one in environ}
+    variables: dict[str, Any] = {n: environ[v] for n, v in IDENTITY.items() if v in environ}
+    if "signing_key_fallbacks" in variables:
+        variables["signing_key_fallbacks"] = variables["signing_key_fallbacks"].split(",")
     if "auth" in variables:
         auth, place = variables.pop("auth"), f"the environment variable {IDENTITY['auth']}"
     trusted = auth == "none"

@@ -119,7 +119,8 @@ def _read_variables(environ: Mapping[str, str]) -> dict[str, Any]:
         if name not in SCALARS:
             known = [f"{PREFIX}{scalar.upper()}" for scalar in SCALARS]
             raise SettingsError(
-                f"the environment variable {variable} is unknown{suggest_name(variable, known, PREFIX)}"
+                f"the environment variable {variable} is unknown"
+                f"{suggest_name(variable, known, PREFIX)}"
             )
         values[name] = _convert(name, value, f"the environment variable {variable}")
     return values

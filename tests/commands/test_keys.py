@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from app.__main__ import main
+from app.errors import RequestError
+from app.identity.config import parse_time
 from app.identity.keys import Keys, digest
 from app.identity.keys_file import read_keys_file
 from app.ledger.config import LIMITS, UNLIMITED, UsageLimits
@@ -271,3 +273,95 @@ def test_help_names_every_action(capsys):
         out = capsys.readouterr().out
         for word in words:
             assert word in out
+
+
+async def test_rotated_key_has_two_digests_under_one_name(capsys, tmp_path):
+    old = key(capsys, "new", "app", "--tenant", "acme", "--expires-in", "90d")[0].strip()
+    new, told = key(capsys, "rotate", "app", "--keep", "2h")
+    newest = key(capsys, "rotate", "app", "--expires-in", "180d")[0].strip()
+    assert "stays valid for 2h" in told
+    assert 1 == len(read_keys_file(tmp_path / "keys.json").file.keys)
+    now = time.time()
+    keys = Keys([], tmp_path / "keys.json", clock=lambda: now)
+    principals = [await keys.verify(one) for one in (old, new.strip(), newest)]
+    assert principals[0] is principals[1] is principals[2]
+    assert ("acme", digest(old)[:16]) == (principals[0].tenant, principals[0].key_id)
+    assert (principals[0],) == keys.all()
+
+    now += 2 * 3600 + 1
+    with pytest.raises(RequestError, match="the key 'app' ended at"):
+        await keys.verify(old)
+    assert await keys.verify(new.strip()) is await keys.verify(newest)
+    now += 22 * 3600
+    with pytest.raises(RequestError, match="the key 'app' ended at"):
+        await keys.verify(new.strip())
+    now += 100 * 86_400
+    assert principals[0] is await keys.verify(newest)
+
+    listed, _ = key(capsys, "list", "--json")
+    assert 2 == len(json.loads(listed)[0]["previous"])
+    for one in (old, new.strip(), newest):
+        assert digest(one) not in listed
+    key(capsys, "revoke", "app")
+    assert () == read_keys_file(tmp_path / "keys.json").file.keys
+
+
+def test_rotation_never_prolongs_a_key(capsys, tmp_path):
+    key(capsys, "new", "app", "--expires-in", "1h")
+    key(capsys, "rotate", "app", "--keep", "24h", "--expires-in", "90d")
+    [row] = read_keys_file(tmp_path / "keys.json").file.keys
+    assert row.previous[0].ends_at < time.time() + 3601 < parse_time(row.expires_at)
+
+
+def test_key_of_the_settings_is_rotated_by_a_printed_table(capsys, tmp_path):
+    old, told = key(capsys, "new", "app", "--print-toml")
+    (tmp_path / "seseragi.toml").write_text(told)
+    new, told = key(capsys, "rotate", "app")
+    (tmp_path / "seseragi.toml").write_text(told)
+    [config] = load_settings({}).identity.keys
+    assert (digest(new.strip()), digest(old.strip())) == (config.sha256, config.previous[0].sha256)
+    assert not (tmp_path / "keys.json").exists()
+
+
+def test_new_signing_key_signs_once_every_relay_knows_it(capsys, tmp_path):
+    key(capsys, "new", "app")
+    first = read_keys_file(tmp_path / "keys.json").file.signing_key
+    key(capsys, "rotate", "--signing-key", "--keep", "1h")
+    file, now = read_keys_file(tmp_path / "keys.json").file, time.time()
+    assert first not in (file.signing_key, repr(file))
+    assert (first, file.signing_key) == file.signing_keys(now + 110)
+    assert (file.signing_key, first) == file.signing_keys(now + 121)
+    assert (file.signing_key,) == file.signing_keys(now + 3600 + 121)
+    assert "rotated just now; wait 120 s" in refusal(capsys, "rotate", "--signing-key")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "NAME --signing-key"),
+        (("ap",), "keys.json: no key named 'ap'; did you mean 'app'?"),
+        (("app", "--keep", "0"), "--keep: '0' cannot be used: give a number and s, m, h, d or w"),
+        (("app", "--signing-key"), "--signing-key: not allowed with argument NAME"),
+        (("--signing-key", "--expires-in", "1d"), "a signing key has no end; omit it"),
+        (("old",), "the key 'old' has an invalid time: give a time with its zone"),
+        (("ended",), "NAME: 'ended' has ended; give --expires-in"),
+    ],
+)
+def test_rotation_that_cannot_be_is_told_and_changes_nothing(capsys, tmp_path, arguments, told):
+    key(capsys, "new", "app")
+    path = tmp_path / "keys.json"
+    content = json.loads(path.read_bytes())
+    for name, ends in (("old", "2020"), ("ended", "2020-01-01T00:00:00Z")):
+        content["keys"].append({"name": name, "sha256": digest(name), "expires_at": ends})
+    path.write_text(json.dumps(content))
+    before = path.read_bytes()
+    assert told in refusal(capsys, "rotate", *arguments)
+    assert before == path.read_bytes()
+
+
+def test_signing_key_of_the_settings_is_rotated_there(capsys, monkeypatch):
+    key(capsys, "new", "app")
+    monkeypatch.setenv("SESERAGI_SIGNING_KEY", "s" * 32)
+    assert "the settings have one; use signing_key_fallbacks there" in refusal(
+        capsys, "rotate", "--signing-key"
+    )

@@ -334,14 +334,12 @@ async def test_file_that_cannot_be_used_is_told(tmp_path, make, reason):
     assert before == (path.read_bytes() if path.is_file() else None)
 
 
-@pytest.mark.parametrize(
-    ("version", "remedy"), [(VERSION + 1, "a newer version"), (VERSION - 1, "the versions between")]
-)
-async def test_file_of_another_version_is_told(path, version, remedy):
+@pytest.mark.parametrize(("version", "age"), [(VERSION + 1, "a newer"), (VERSION - 1, "an older")])
+async def test_file_of_another_version_is_told(path, version, age):
     async with opened(path):
         pass
     run_sql(path, f"PRAGMA user_version = {version}")
-    with pytest.raises(LogUnusable, match=f"format {version}, .*{remedy}"):
+    with pytest.raises(LogUnusable, match=f"{age} version"):
         await SqliteLog(path, retention_s=100, max_bytes=1000).open()
 
 

@@ -481,3 +481,61 @@ def test_glob_that_is_within_another_matches_no_name_more():
             found += 1
             assert matches[glob] <= matches[outer], (outer, glob)
     assert found > 1000
+
+
+class File:
+    """The signing keys of a file that changes."""
+
+    keys: tuple[str, ...] = (SIGNING_KEY,)
+
+    def signing_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    async def refresh(self) -> None:
+        pass
+
+
+async def test_tokens_of_rotated_signing_keys_are_valid_until_the_file_drops_them(clock, keys):
+    file, new = File(), "another signing key of 32 characters"
+    tokens = Tokens(SIGNING_KEY, file=file, find_key=found_in(keys), clock=clock)
+    old = [secret_of(tokens), link_of(tokens)]
+    file.keys = (SIGNING_KEY, new)  # known, and not yet used
+    old += [secret_of(tokens), link_of(tokens)]
+    file.keys = (new, SIGNING_KEY)
+    late = [secret_of(tokens), link_of(tokens)]
+    for token in (*old, *late):
+        assert "ann" == (await tokens.verify(token)).user or token.count(".") == 2
+    file.keys = (new,)  # also tokens that were verified before are refused now
+    for token in old:
+        with pytest.raises(RequestError, match="not valid"):
+            await tokens.verify(token)
+    for token in late:
+        assert await tokens.verify(token) is not None
+    assert new not in str(vars(tokens))
+
+
+async def test_signing_key_that_is_not_of_the_file_does_not_change_with_it(clock, keys):
+    file = File()
+    tokens = Tokens("a signing key of the settings of 32", file=file, clock=clock)
+    secret = tokens.make_client_secret(KEY, user="ann", expires_at=NOW + 600)
+    file.keys = ("another signing key of 32 characters",)
+    assert secret.startswith("ek_")
+    with pytest.raises(RequestError, match="not valid"):
+        await Tokens(SIGNING_KEY, clock=clock).verify(secret)
+    assert "ann" == (await tokens.verify(secret)).user
+
+
+async def test_fallbacks_verify_and_sign_nothing(clock, keys):
+    find, new = found_in(keys), "another signing key of 32 characters"
+    before = Tokens(SIGNING_KEY, find_key=find, clock=clock)
+    knows = Tokens(SIGNING_KEY, fallbacks=[new], find_key=find, clock=clock)
+    signs = Tokens(new, fallbacks=[SIGNING_KEY], find_key=find, clock=clock)
+    after = Tokens(new, find_key=find, clock=clock)
+    for maker, verifiers in (
+        (before, (before, knows, signs)),
+        (knows, (before, knows, signs)),
+        (signs, (knows, signs, after)),
+    ):
+        for token in (secret_of(maker), link_of(maker)):
+            for verifier in verifiers:
+                assert await verifier.verify(token) is not None

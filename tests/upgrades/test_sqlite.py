@@ -109,9 +109,9 @@ async def test_older_version_says_what_to_do_about_a_newer_file(old):
         async with open_at(old):
             pass
     assert str(caught.value) == (
-        f"{old}: it has format {schema.VERSION + 1}, this version reads {schema.VERSION}: a newer "
-        "version of seseragi wrote it; start that version, or restore the copy of before the "
-        "upgrade"
+        f"{old}: it was written by a newer version of seseragi (format {schema.VERSION + 1}, this "
+        f"one reads {schema.VERSION}); use that version, or your copy of before the upgrade, or "
+        "another file"
     )
     assert before == content(old)
 
@@ -119,7 +119,7 @@ async def test_older_version_says_what_to_do_about_a_newer_file(old):
 async def test_format_without_a_step_is_refused(old, later):
     later(add_column)
     run_sql(old, "PRAGMA user_version = 7")
-    with pytest.raises(LogUnusable, match="start the versions between, one after the other"):
+    with pytest.raises(LogUnusable, match="an older version of seseragi"):
         async with open_at(old):
             pass
 

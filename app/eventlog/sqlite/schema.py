@@ -191,21 +191,19 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, alone: bool) -> None
     empty = not execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     if not empty and application != APPLICATION_ID:
         raise LogUnusable("it is a database of another program; choose another file")
-    steps = [STEPS[number] for number in range(version, VERSION) if number in STEPS]
-    if not empty and (version > VERSION or version + len(steps) < VERSION or (steps and not alone)):
-        remedy = (
-            "a newer version of seseragi wrote it; start that version, or restore the copy of "
-            "before the upgrade"
-            if version > VERSION
-            else "start the versions between, one after the other, or use another file"
+    upgrades = alone and version < VERSION and STEPS.keys() >= {*range(version, VERSION)}
+    if not (empty or version == VERSION or upgrades):
+        age = "a newer" if version > VERSION else "an older"
+        raise LogUnusable(
+            f"it was written by {age} version of seseragi (format {version}, this one reads "
+            f"{VERSION}); use that version, or your copy of before the upgrade, or another file"
         )
-        raise LogUnusable(f"it has format {version}, this version reads {VERSION}: {remedy}")
     execute("PRAGMA journal_mode = WAL")
+    if upgrades and not empty:
+        _upgrade(connection, path, version)
     execute("PRAGMA synchronous = NORMAL")
     execute("PRAGMA secure_delete = ON")
     execute("PRAGMA journal_size_limit = 67108864")
-    if not empty and steps:
-        _upgrade(connection, path, version, steps)
     with connection:
         execute("BEGIN IMMEDIATE")
         if empty:
@@ -215,23 +213,16 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, alone: bool) -> None
                 execute(statement)
 
 
-def _upgrade(
-    connection: sqlite3.Connection,
-    path: Path,
-    version: int,
-    steps: list[Callable[[sqlite3.Connection], None]],
-) -> None:
-    """Carry a file of an earlier format to this one, in one transaction that is on the disk."""
+def _upgrade(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Carry a file of an earlier format to this one in one transaction, and sync it."""
     stored = "SELECT count(*) FROM streams WHERE gone_at IS NULL"
-    connection.execute("PRAGMA synchronous = FULL")
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         before = connection.execute(stored).fetchone()[0]
-        for step in steps:
-            step(connection)
+        for number in range(version, VERSION):
+            STEPS[number](connection)
         connection.execute(f"PRAGMA user_version = {VERSION}")
         after = connection.execute(stored).fetchone()[0]
-    connection.execute("PRAGMA synchronous = NORMAL")
     log.warning(
         "event log upgraded; older versions refuse it",
         file=str(path),
