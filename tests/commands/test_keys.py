@@ -285,6 +285,7 @@ async def test_rotated_key_has_two_digests_under_one_name(capsys, tmp_path):
     keys = Keys([], tmp_path / "keys.json", clock=lambda: now)
     principals = [await keys.verify(one) for one in (old, new.strip(), newest)]
     assert principals[0] is principals[1] is principals[2]
+    assert principals[0] is not None
     assert ("acme", digest(old)[:16]) == (principals[0].tenant, principals[0].key_id)
     assert (principals[0],) == keys.all()
 
@@ -310,7 +311,7 @@ def test_rotation_never_prolongs_a_key(capsys, tmp_path):
     key(capsys, "new", "app", "--expires-in", "1h")
     key(capsys, "rotate", "app", "--keep", "24h", "--expires-in", "90d")
     [row] = read_keys_file(tmp_path / "keys.json").file.keys
-    assert row.previous[0].ends_at < time.time() + 3601 < parse_time(row.expires_at)
+    assert row.previous[0].ends_at < time.time() + 3601 < parse_time(row.expires_at or "")
 
 
 def test_key_of_the_settings_is_rotated_by_a_printed_table(capsys, tmp_path):

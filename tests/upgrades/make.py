@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from redis.asyncio import Redis
 
-from app.events import StreamEnd, StreamStart, TextDelta
+from app.events import Event, StreamEnd, StreamStart, TextDelta
 from app.identity.config import KeyConfig
 from app.identity.keys import digest
 from app.identity.keys_file import KeysFile, change_keys_file
@@ -75,6 +75,11 @@ def load(path: Path, dumped: Path) -> Path:
     return path
 
 
+def end_of(events: list[Event]) -> StreamEnd:
+    assert isinstance(events[-1], StreamEnd)
+    return events[-1]
+
+
 async def make_sqlite(folder: Path) -> None:
     from app.eventlog.sqlite.schema import VERSION
     from tests.eventlog.files import opened
@@ -101,6 +106,7 @@ async def make_redis(folder: Path) -> None:
 async def read_redis(url: str) -> list[list[bytes]]:
     """Return the commands that write what this Redis has, in the order of its keys."""
     found: list[list[bytes]] = []
+    client: Any
     async with Redis.from_url(url) as client:
         for key in sorted(await client.keys("*")):
             match await client.type(key):
@@ -112,7 +118,7 @@ async def read_redis(url: str) -> list[list[bytes]]:
                         [b"HSET", key, *(word for pair in fields.items() for word in pair)]
                     )
                 case b"set":
-                    found.append([b"SADD", key, *await client.smembers(key)])
+                    found.append([b"SADD", key, *sorted(await client.smembers(key))])
                 case b"zset":
                     pairs = await client.zrange(key, 0, -1, withscores=True)
                     words = [word for one, score in pairs for word in (b"%.17g" % score, one)]

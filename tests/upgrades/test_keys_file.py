@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app.identity.keys import Keys
-from app.identity.keys_file import KeysUnusable, change_keys_file, read_keys_file
+from app.identity.keys_file import KeysFile, KeysUnusable, change_keys_file, read_keys_file
 from app.identity.tokens import Tokens
 from tests.clock import StoppedClock
 from tests.upgrades.make import FORMATS, KEY, SIGNING_KEY
@@ -27,17 +27,20 @@ async def test_keys_of_an_earlier_format_stay_valid_with_their_tokens(path):
     clock = StoppedClock(1_796_000_000.0)
     keys = Keys([], path, clock=clock)
     principal = await keys.verify(KEY)
+    assert principal is not None
     assert ("web", "acme", ("demo*",)) == (principal.key, principal.tenant, principal.models)
     assert 1 == principal.key_limits.usd_per_day
     earlier = Tokens(SIGNING_KEY, find_key=keys.find, clock=clock)
     now = Tokens(SIGNING_KEY, file=keys, find_key=keys.find, clock=clock)
     secret = earlier.make_client_secret(principal, user="ann", expires_at=clock.now + 60)
-    assert "ann" == (await now.verify(secret)).user
+    user = await now.verify(secret)
+    assert user is not None
+    assert "ann" == user.user
 
 
 def test_file_that_nobody_rotated_is_written_as_before(path):
     before = json.loads(path.read_bytes())
-    change_keys_file(path, lambda file: file)
+    change_keys_file(path, lambda file: file or KeysFile())
     assert before == json.loads(path.read_bytes())
 
 

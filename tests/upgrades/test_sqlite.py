@@ -13,7 +13,7 @@ from app.events import StreamEnd, TextDelta
 from tests.eventlog.accounts_contract import closing, state_of
 from tests.eventlog.files import opened, run_sql
 from tests.eventlog.redis_logs import read_to_end
-from tests.upgrades.make import FORMATS, ROW, clock, load
+from tests.upgrades.make import FORMATS, ROW, clock, end_of, load
 
 FIXTURES = sorted(FORMATS.glob("sqlite-*.sql"))
 
@@ -39,9 +39,9 @@ async def test_nothing_of_an_earlier_format_is_lost(tmp_path, fixture):
             assert (0, 2, 0) == (state.running, state.day.requests, state.day.held_nano_usd)
             assert 1500 < state.month.nano_usd == state.day.nano_usd
         ended = await read_to_end(event_log, "st_done")
-        assert (TextDelta(0, "hello"), "completed") == (ended[1], ended[-1].status)
+        assert (TextDelta(0, "hello"), "completed") == (ended[1], end_of(ended).status)
         ended = await read_to_end(event_log, "st_runs")
-        assert (TextDelta(0, "hal"), "interrupted") == (ended[1], ended[-1].status)
+        assert (TextDelta(0, "hal"), "interrupted") == (ended[1], end_of(ended).status)
 
 
 def add_column(connection: sqlite3.Connection) -> None:
