@@ -125,7 +125,7 @@ class Endpoints:
             RequestError, ServiceError, ClientDisconnect: as `_read_body` and `parse_body` do.
         """
         owner = principal_of(request).owner
-        with self._hub.admission.receive(address_of(request.scope.get("client")), owner) as memory:
+        with self._hub.admission.receive(_share_of(request), owner) as memory:
             body = await self._read_body(request, memory, max_bytes=MAX_OPTIONS, may_be_empty=True)
             return parse_body(body.strip() or b"{}", decoder, example=example)
 
@@ -144,15 +144,19 @@ class Endpoints:
         **delivery: Any,
     ) -> Response:
         """Return a response of the frames of a stream after a cursor, as `read_from` does."""
-        address = address_of(request.scope.get("client"))
         return await read_from(
-            stream.attach(address, counted=counted).reader,
+            stream.attach(_share_of(request), counted=counted).reader,
             client_format,
             after,
             http_settings=self._http_settings,
             retry_ms=self._retry_ms(),
             **delivery,
         )
+
+
+def _share_of(request: Request) -> str:
+    """Return the name by which the caller's open items are limited."""
+    return principal_of(request).share or address_of(request.scope.get("client"))
 
 
 async def _read(

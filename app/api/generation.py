@@ -101,7 +101,8 @@ class Generation(Endpoints):
     async def post(self, request: Request) -> Response:
         """Start a generation, or resume reading the one that `Last-Event-ID` names."""
         cursor, key = last_event_id(request), _idempotency_key(request)
-        origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
+        headers, share = request.scope[REQUEST_HEADERS], principal_of(request).share
+        origin = source_of(request.scope.get("client"), headers, share=share)
         streams = self._streams_of(request)
         if cursor is not None:
             with self._hub.admission.receive(origin.address, principal_of(request).owner) as memory:

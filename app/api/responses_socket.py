@@ -113,7 +113,8 @@ class ResponsesSocket(msgspec.Struct, frozen=True):
         Raises:
             ServiceError: `rate_limited`, the client has too many; nothing was received.
         """
-        address, owner = address_of(scope["client"]), scope[PRINCIPAL].owner
+        principal = scope[PRINCIPAL]
+        address, owner = principal.share or address_of(scope["client"]), principal.owner
         with self.hub.admission.receive(address, owner, socket=True) as memory:
             connection = _Connection(self, memory, app, scope, send)
             server: ClientSocket | None = (scope.get("extensions") or {}).get(SOCKET)
@@ -311,7 +312,8 @@ class _Connection:
                 pass
 
         principal: Principal = self._scope[PRINCIPAL]
-        origin = source_of(self._scope["client"], self._scope[REQUEST_HEADERS])
+        client, headers = self._scope["client"], self._scope[REQUEST_HEADERS]
+        origin = source_of(client, headers, share=self._scope[PRINCIPAL].share)
         await self._hub.streams_of(principal).admit(origin, key=None)
         await self._hub.calls.ask(count, principal, origin=origin, kind="warm_up")
 

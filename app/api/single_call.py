@@ -60,7 +60,8 @@ class SingleCall(Endpoints):
                 "Idempotency-Key: calls without a stream keep no answer to give again, and a "
                 "second one is billed again; leave the header out",
             )
-        origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
+        headers = request.scope[REQUEST_HEADERS]
+        origin = source_of(request.scope.get("client"), headers, share=principal.share)
         await self._streams_of(request).admit(origin, key=None)
         with hub.admission.receive(origin.address, principal.owner) as memory:
             body = await self._read_body(request, memory, form=form)

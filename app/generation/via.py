@@ -30,7 +30,7 @@ class RequestSource(msgspec.Struct, frozen=True):
     """The source of a request."""
 
     address: str = LOCAL
-    """The client address, for limits."""
+    """The client address, or the share of its credential, for limits."""
     via: str = ""
     """Its `Via` header."""
     relays: tuple[str, ...] = ()
@@ -38,16 +38,16 @@ class RequestSource(msgspec.Struct, frozen=True):
 
 
 def source_of(
-    client: tuple[str, int] | None, headers: Mapping[bytes, Sequence[bytes]]
+    client: tuple[str, int] | None, headers: Mapping[bytes, Sequence[bytes]], *, share: str = ""
 ) -> RequestSource:
     """Return the client address of a request, and the relays that forwarded it.
 
-    `headers` has the values of each header by its name.
+    `headers` has the values of each header by its name; `share` is the caller's, if there is one.
 
     Raises:
         RequestError: `invalid_request`, too many relays forwarded it.
     """
-    address = address_of(client)
+    address = share or address_of(client)
     vias, loops = headers.get(b"via", ()), headers.get(b"cdn-loop", ())
     if not (vias or loops):
         return RequestSource(address)

@@ -11,6 +11,7 @@ import msgspec
 
 from ..errors import RequestError
 from ..ledger.config import UNLIMITED, UsageLimits
+from ..policies.admission import BACKEND
 
 Role = Literal["client_secrets", "metrics", "admin"]
 """Permissions of a key beyond using models: create client secrets; read the metrics; read, stop
@@ -108,6 +109,14 @@ class Principal(msgspec.Struct, frozen=True, dict=True):
         if not (self.tenant or subject[1]):
             return ""
         return ":".join(quote(part, safe="") for part in (self.tenant, *subject))
+
+    @cached_property
+    def share(self) -> str:
+        """The name by which its open items are limited; "" if its client's address is that.
+
+        A key without users is a backend, which asks for all of its own.
+        """
+        return self.owner if self.user or not self.owner else f"{BACKEND}{self.owner}"
 
     def may_use(self, model: str) -> bool:
         """Return whether it may use a model or route, by public name."""

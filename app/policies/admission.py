@@ -3,8 +3,9 @@
 An address is an IPv4 address, or the /64 network of an IPv6 one, which providers assign to a
 household or a host. A peer on this machine that forwards no client address is `LOCAL`: a test, a
 benchmark, or a proxy without such a header. It may use half of the process's limits instead of
-the limits per address. Requests and their memory are also limited per owner: a user, or a key
-without users. Pure: the clock is passed in.
+the limits per address. A request with a credential has the share of its user or key instead of
+its address, which an office or a backend shares. Requests and their memory are also limited per
+owner: a user, or a key without users. Pure: the clock is passed in.
 """
 
 import math
@@ -22,6 +23,8 @@ from ..errors import RelayError, RequestError, ServiceError
 from ..requests import ChatRequest
 
 LOCAL: Final = "local"
+BACKEND: Final = "backend "
+"""The beginning of the share of a key without users, which may use half of the process's limits."""
 UNKNOWN: Final = "unknown"
 """The shared address of clients whose proxy sends an invalid one."""
 
@@ -165,21 +168,21 @@ class Admission:
             )
         share = self._table.get(address)
         if share is not None and share.streams >= (most := self._most_streams(address)):
-            raise _limited(f"{most} streams of your address are running")
+            raise _limited(f"{most} streams of your address or key are running")
 
     def count_start(self, address: str) -> None:
         """Count a request to start a stream; refuse it above the limit per minute.
 
         The limit is also the size of a burst; after that, starts are allowed at an even rate.
         """
-        if address == LOCAL:
+        if address == LOCAL or address.startswith(BACKEND):
             return
         share, now = self._table[address], self._clock()
         most = self._shares.max_starts_per_minute_per_address
         free_at = max(share.free_at, now) + 60 / most
         if (wait_s := free_at - now - 60) > 1e-3:
             raise _limited(
-                f"{most} streams were started from your address within a minute",
+                f"{most} streams were started by your address or user within a minute",
                 retry_after_s=math.ceil(wait_s),
             )
         share.free_at = free_at
@@ -203,8 +206,10 @@ class Admission:
         """Refuse an address with the maximum number of readers."""
         share = self._table.get(address)
         most = self._shares.max_readers_per_address
-        if share is not None and address != LOCAL and share.readers >= most:
-            raise _limited(f"{most} streams are being read from your address")
+        if address == LOCAL or address.startswith(BACKEND):
+            return
+        if share is not None and share.readers >= most:
+            raise _limited(f"{most} streams are being read by your address or user")
 
     def add_reader(self, address: str) -> None:
         """Count a reader until `remove_reader`, without a check."""
@@ -224,7 +229,7 @@ class Admission:
         A `socket` is a WebSocket connection, which counts until its end. Its requests count too, so
         there may be half as many.
         """
-        names = (address, owner) if owner else (address,)
+        names = (address, owner) if owner and not address.endswith(owner) else (address,)
         for name in names:
             most = max(1, self._most_streams(name) // (1 + socket))
             if self._table[name].bodies >= most:
@@ -290,7 +295,7 @@ class Admission:
         return excess <= 0
 
     def _most_streams(self, name: str) -> int:
-        if name == LOCAL:
+        if name == LOCAL or name.startswith(BACKEND):
             return max(1, self._max_streams // 2)
         return self._shares.max_streams_per_address
 

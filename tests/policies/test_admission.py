@@ -3,6 +3,7 @@
 import pytest
 
 from app.errors import RequestError, ServiceError
+from app.identity.principal import ANYONE, Principal
 from app.policies.admission import (
     LOCAL,
     MAX_ADDRESSES,
@@ -200,3 +201,28 @@ def test_kept_memory_is_dropped_after_a_time():
 def _kept(counted: Admission, name: str, forgotten: list[str]) -> RequestMemory:
     """Memory that is kept for an address; its name is added to those forgotten."""
     return RequestMemory(counted, (name,), lambda: forgotten.append(name))
+
+
+BOB = Principal(tenant="t", user="bob", key="backend")
+SERVER = Principal(tenant="local", key="backend")
+
+
+def test_a_user_is_limited_by_name_and_not_by_an_offices_address():
+    assert (BOB.owner, "") == (BOB.share, ANYONE.share)
+    counted, _ = admission(max_streams_per_address=1, max_starts_per_minute_per_address=2)
+    counted.enter(BOB.share)
+    with pytest.raises(ServiceError, match="1 streams of your address or key"):
+        counted.check_streams(BOB.share)
+    counted.check_streams("203.0.113.7")
+    with counted.receive(BOB.share, BOB.owner) as memory:
+        assert (BOB.share,) == memory.names
+
+
+def test_a_backend_may_use_half_of_the_process():
+    counted, _ = admission(max_streams=20, max_streams_per_address=1)
+    for _ in range(10):
+        counted.count_start(SERVER.share)
+        counted.enter(SERVER.share)
+    with pytest.raises(ServiceError, match="10 streams"):
+        counted.check_streams(SERVER.share)
+    counted.check_streams("203.0.113.7")
