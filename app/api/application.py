@@ -40,6 +40,7 @@ from . import (
     usage,
 )
 from .authentication import Authentication
+from .deliveries import Deliveries
 from .endpoints import HttpParts
 from .generation import MODEL
 from .guard import LOCAL_ORIGINS, Guard, HostNames
@@ -169,7 +170,7 @@ def build_routes(
         longest_s=find_longest_s(settings),
         client_secret_s=settings.identity.auth.client_secret_s,
     )
-    parts = HttpParts(hub, http_settings, tokens)
+    parts = HttpParts(hub, http_settings, tokens, Deliveries())
     static = static_folder()
     routes: list[BaseRoute] = [
         *(route for module in _MODULES for route in module.routes(parts)),

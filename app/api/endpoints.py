@@ -18,6 +18,7 @@ from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..identity.tokens import Tokens
 from ..policies.admission import RequestMemory, address_of
 from ..requests import parse_body
+from .deliveries import Deliveries, OnWhole
 from .event_stream import read_from
 from .http_settings import HttpSettings
 from .problems import UnsupportedCoding
@@ -43,14 +44,15 @@ class HttpParts(NamedTuple):
 
     hub: Hub
     settings: HttpSettings
-    tokens: Tokens | None = None
+    tokens: Tokens | None
+    deliveries: Deliveries
 
 
 class Endpoints:
     """The endpoints of one subject."""
 
     def __init__(self, parts: HttpParts) -> None:
-        self._hub, self._http_settings, self._tokens = parts
+        self._hub, self._http_settings, self._tokens, self._deliveries = parts
 
     def _streams_of(self, request: Request) -> OwnedStreams:
         """Return the streams of the caller: the only way from a route to a stream."""
@@ -129,6 +131,10 @@ class Endpoints:
             body = await self._read_body(request, memory, max_bytes=MAX_OPTIONS, may_be_empty=True)
             return parse_body(body.strip() or b"{}", decoder, example=example)
 
+    def _on_whole(self, request: Request, stream: str) -> OnWhole:
+        """Return what follows a whole answer in a format that resumes by a name."""
+        return partial(self._deliveries.confirm, stream, self._streams_of(request))
+
     def _retry_ms(self) -> int:
         """Return the reconnection time for a client, in milliseconds."""
         return self._http_settings.retry(spread=self._hub.shutdown.draining)
@@ -144,6 +150,10 @@ class Endpoints:
         **delivery: Any,
     ) -> Response:
         """Return a response of the frames of a stream after a cursor, as `read_from` does."""
+        principal = principal_of(request)
+        own = principal.owner == stream.state.owner and principal.may != "watch"
+        if client_format.replays and counted and own:
+            delivery["on_whole"] = self._on_whole(request, stream.id)
         return await read_from(
             stream.attach(_share_of(request), counted=counted).reader,
             client_format,

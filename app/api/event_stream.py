@@ -16,6 +16,7 @@ from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog import STRIDE, Ending, LogState
 from ..events import Event, StreamEnd
 from ..generation.readers import Reader
+from .deliveries import OnWhole
 from .http_settings import HttpSettings
 from .request import ClientConnection, connection_of, root_of
 
@@ -109,6 +110,7 @@ class EventStream(Response):
         snapshot: bool = False,
         begun: CaughtUp | None = None,
         events: Sequence[Event] = (),
+        on_whole: OnWhole | None = None,
     ) -> None:
         """Send `begun`, or the first `events`, together with the head."""
         self.status_code = 200
@@ -124,6 +126,7 @@ class EventStream(Response):
         self._begun: Sequence[bytes] = () if begun is None else begun.frames
         self._http_settings = http_settings
         self._breaks_off = breaks_off
+        self._on_whole = on_whole
         self._snapshot = snapshot
         self._end = None if begun is None else begun.end
         self._last = b""
@@ -142,6 +145,8 @@ class EventStream(Response):
         else:
             self._connection = connection
             await self._serve_pushes(scope, send)
+        if self._on_whole is not None and self._end is not None and scope["method"] != "HEAD":
+            await self._on_whole(connection)
 
     # Under our own server
 
@@ -361,6 +366,7 @@ async def read_from(
     retry_ms: int,
     snapshot: bool = False,
     suffix: bool = False,
+    on_whole: OnWhole | None = None,
 ) -> Response:
     """Return a response of the frames after a cursor; 204 if there are and will be none.
 
@@ -388,6 +394,8 @@ async def read_from(
     at_end = after == last and (begun is None or not begun.frames)
     if ended and at_end and (state.kept is None or ended_elsewhere):
         reader.leave()
+        if on_whole is not None:
+            await on_whole(None)
         return Response(status_code=204, headers={"cache-control": "no-store"})
     if after and client_format.replays and not suffix:
         begun = None
@@ -400,6 +408,7 @@ async def read_from(
         breaks_off=client_format.breaks_off,
         snapshot=snapshot,
         begun=begun,
+        on_whole=on_whole,
     )
 
 

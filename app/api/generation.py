@@ -215,6 +215,7 @@ class Generation(Endpoints):
             headers={**self._client_format.headers, **self._stream_headers(opened)},
             breaks_off=self._client_format.breaks_off,
             events=() if outcome is None else await reader.read(0, timeout_s=0),
+            on_whole=self._on_whole(request, reader.stream) if client_format.replays else None,
         )
 
     async def _read_on(self, request: Request, streams: OwnedStreams, cursor: str) -> Response:

@@ -210,6 +210,13 @@ class ClientConnection(RequestClient, Protocol):
     def lost(self) -> bool:
         """Whether the client has disconnected."""
 
+    def is_taken(self) -> bool:
+        """Return whether the client's system has taken all that was sent.
+
+        Raises:
+            ConnectionError: the connection is lost, so that nobody knows.
+        """
+
     def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], send: Send) -> bool:
         """Send the head of a response of unknown length; return False if ASGI has to send it.
 

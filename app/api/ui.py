@@ -15,8 +15,10 @@ class Chats(Endpoints):
     """The endpoints of a chat of the AI SDK."""
 
     async def resume(self, request: Request) -> Response:
-        """Send the chat's last stream from its beginning, then live."""
-        stream = await self._find(request, after=0)
+        """Send the chat's last stream from its beginning, then live, unless a client has it all."""
+        stream = await self._find(request)
+        if stream is not None and await self._deliveries.settle(stream.id):
+            stream = await self._find(request)
         if stream is None:
             return _nothing()
         if stream.state.ended and await _continues(stream):
@@ -24,15 +26,14 @@ class Chats(Endpoints):
         return await self._read_stream(request, stream, CLIENT_FORMAT, after=0)
 
     async def stop(self, request: Request) -> Response:
-        """Stop the chat's stream; idempotent."""
-        stream = await self._find(request)
-        if stream is not None:
-            await stream.cancel()
+        """Stop all running streams of the chat; idempotent."""
+        name = name_of(request.path_params["chat"])
+        await self._streams_of(request).cancel_named(name)
         return _nothing()
 
-    async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream | None:
+    async def _find(self, request: Request) -> OwnedStream | None:
         name = name_of(request.path_params["chat"])
-        return await self._streams_of(request).find(name, after=after)
+        return await self._streams_of(request).find(name, after=0)
 
 
 async def _continues(stream: OwnedStream) -> bool:

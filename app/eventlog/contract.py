@@ -253,6 +253,17 @@ class EventLog(Events, Protocol):
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         """Do `look` for the stream of a name; None if there is none."""
 
+    async def named(self, name: Scoped) -> Sequence[str]:
+        """Return at least the running streams that were created with a name.
+
+        A log of a package that does not override this returns the last one only.
+        """
+        found = await self.find(name)
+        return () if found is None else (found.stream,)
+
+    async def forget_names(self, stream: str) -> None:
+        """Let the names that lead to a stream lead to none; `named` still returns it."""
+
     async def list_streams(
         self, owner: str, after: ListPosition, *, limit: int
     ) -> Sequence[ListedStream]:

@@ -127,6 +127,18 @@ class MemoryLog(EventLog):
         entry = None if stream is None else self._entries.find(stream)
         return None if stream is None or entry is None else Look(stream, entry.state())
 
+    async def named(self, name: Scoped) -> Sequence[str]:
+        infos = (self._find(stream).info for stream in self._entries.running())
+        return [info.id for info in infos if info.names and name in info.scoped_names]
+
+    async def forget_names(self, stream: str) -> None:
+        self._forget_names(self._find(stream).info)
+
+    def _forget_names(self, info: StreamInfo) -> None:
+        for name in info.scoped_names if info.names else ():
+            if self._named.get(name) == info.id:
+                del self._named[name]
+
     async def list_streams(
         self, owner: str, after: ListPosition, *, limit: int
     ) -> Sequence[ListedStream]:
@@ -222,9 +234,7 @@ class MemoryLog(EventLog):
         key = None if info.owner == HIDDEN else info.scoped_key
         if key in self._keys and self._keys[key].stream == stream:
             del self._keys[key]
-        for name in info.scoped_names if info.names else ():
-            if self._named.get(name) == stream:
-                del self._named[name]
+        self._forget_names(info)
         self._gone[stream] = info.owner
         while len(self._gone) > REMEMBERED_IDS:
             self._gone.popitem(last=False)

@@ -212,6 +212,18 @@ class OwnedStreams:
             return None
         return self._own(found, after)
 
+    async def cancel_named(self, name: str) -> None:
+        """Stop every running stream that was started under a name."""
+        check_may(self._principal)
+        for stream in await self._log.named(scoped(self._owner, name)):
+            with contextlib.suppress(RequestError):  # it is gone
+                await (await self.get(stream)).cancel()
+
+    async def forget_names(self, stream: str) -> None:
+        """Let `find` no longer return a stream by its names."""
+        check_may(self._principal, "read")
+        await self._log.forget_names(stream)
+
     async def list(
         self,
         after: ListPosition,

@@ -125,6 +125,13 @@ class DirectWriter:
     def lost(self) -> bool:
         return self.cycle.disconnected
 
+    def is_taken(self) -> bool:
+        cycle = self.cycle
+        if cycle.disconnected or (cycle.keep_alive and self._transport.is_closing()):
+            raise ConnectionError
+        # One that closes after the answer, as for a proxy of HTTP/1.0, cannot be asked.
+        return not (cycle.keep_alive and count_unsent(self._transport))
+
     def take_body(self) -> bytes | None:
         cycle = self.cycle
         if cycle.more_body:

@@ -1,6 +1,8 @@
 """`/v1/ui/chat` on a real socket: the stream, coming back by the chat's id, stopping."""
 
 import asyncio
+import json
+import socket
 from typing import Any
 from urllib.parse import quote
 
@@ -44,7 +46,17 @@ def text_of(found: list[dict[str, Any]]) -> str:
     return "".join(chunk["delta"] for chunk in found if chunk["type"] == "text-delta")
 
 
-async def test_chat_is_answered_and_can_be_read_again():
+async def answer_without_a_reader(relay: Relay, rest_comes: Until, wanted: str) -> str:
+    """Ask, leave once there is some text, and return the stream once it has ended."""
+    stream = await leave_at_the_text(relay)
+    await cut_off(relay, others=0)
+    rest_comes.told.set()
+    await text_so_far(relay, stream, wanted)
+    await until(lambda: relay.hub.load().streams == 0)
+    return stream
+
+
+async def test_chat_is_answered_and_can_be_read_by_its_stream():
     async with serve_script(CLEAN) as (relay, _):
         assert None is await resume(relay)
         found = await post(relay)
@@ -54,25 +66,80 @@ async def test_chat_is_answered_and_can_be_read_again():
         # The provider told no counts.
         estimate = {"inputTokens": 9, "outputTokens": 1, "totalTokens": 10, "estimated": True}
         assert {"model": "m-1", "usage": estimate} == message["metadata"]
-        assert found == await resume(relay)
         assert None is await resume(relay, "/v1/ui/chat/another")
         stream = found[1]["data"]["stream"]
         async with relay.client.stream(
             "GET", f"/v1/streams/{stream}/events?format=ui", headers={"last-event-id": "3"}
         ) as response:
             assert found == await chunks(response)
-        await relay.client.delete(f"/v1/streams/{stream}")
+
+
+async def test_answer_that_a_client_has_had_whole_is_not_sent_again(log):
+    """It would replace the stored message, and what the page has added to it."""
+    async with serve_script(CLEAN, log=log) as (relay, _):
+        await post(relay)
+        assert None is await resume(relay)
+        second = await post(relay)
+
+        assert "ab" == text_of(second)
         assert None is await resume(relay)
 
 
+async def test_ended_answer_is_sent_once_to_a_client_that_left_before(log):
+    rest_comes = Until()
+    script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
+    async with serve_script(script, log=log) as (relay, _):
+        stream = await answer_without_a_reader(relay, rest_comes, "ab")
+        async with relay.client.stream("GET", f"/v1/streams/{stream}/events") as response:
+            await read_messages(response)  # in another format: a tool that looks on, not the page
+        found = await resume(relay)
+
+        assert found is not None
+        assert "ab" == text_of(found)
+        assert None is await resume(relay)
+
+
+async def test_rest_that_is_read_by_its_cursor_completes_the_answer():
+    rest_comes = Until()
+    script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
+    async with serve_script(script) as (relay, _):
+        stream = await answer_without_a_reader(relay, rest_comes, "ab")
+        events, cursor = f"/v1/streams/{stream}/events?format=ui", {"last-event-id": "5"}
+        async with relay.client.stream("GET", events, headers=cursor) as response:
+            last = (await read_messages(response))[-1].id
+        assert None is await resume(relay)
+        response = await relay.client.get(events, headers={"last-event-id": str(last)})
+        assert 204 == response.status_code
+
+
+async def test_answer_that_a_lost_client_did_not_acknowledge_is_sent_again():
+    """Its system takes no more: all was sent, and some of it is on its way for good."""
+    long = "x" * 400_000
+    async with serve_script([head(), send(text(long) + FINISH + DONE)]) as (relay, upstream):
+        body, url = json.dumps(BODY).encode(), relay.client.base_url
+        start = f"POST /v1/ui/chat HTTP/1.1\r\nhost: {url.host}\r\ncontent-length: {len(body)}\r\n"
+        with socket.socket() as lost:
+            lost.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lost.connect((url.host, url.port))
+            lost.sendall(f"{start}content-type: application/json\r\n\r\n".encode() + body)
+            await until(lambda: upstream.calls and not relay.hub.load().streams)
+            await until(lambda: not relay.hub.load().readers)
+            found = await resume(relay)
+
+        assert found is not None
+        assert long == text_of(found)
+
+
 async def test_chat_is_found_after_a_restart(tmp_path):
-    log = f"sqlite:///{tmp_path / 'streams.db'}"
+    log, rest_comes = f"sqlite:///{tmp_path / 'streams.db'}", Until()
     async with serve_upstream() as upstream:
-        upstream.script = CLEAN
+        upstream.script = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
         async with serve_relay(upstream, log=log) as relay:
-            found = await post(relay)
+            await answer_without_a_reader(relay, rest_comes, "ab")
         async with serve_relay(upstream, log=log) as relay:
-            assert found == await resume(relay)
+            assert "ab" == text_of(await resume(relay) or [])
+        async with serve_relay(upstream, log=log) as relay:
+            assert None is await resume(relay)
 
 
 async def leave_at_the_text(relay: Relay) -> str:
@@ -103,12 +170,34 @@ async def test_resumed_stream_goes_on_live_from_its_start(log):
 
 
 async def test_next_turn_takes_the_name_of_the_chat():
-    async with serve_script(CLEAN) as (relay, _):
+    async with serve_script(CLEAN) as (relay, upstream):
         first = await post(relay)
-        second = await post(relay)
+        rest_comes = Until()
+        upstream.script = [head(), send(text("c")), rest_comes, send(text("d") + FINISH + DONE)]
+        await answer_without_a_reader(relay, rest_comes, "cd")
+        second = await resume(relay) or []
 
         assert first[0] != second[0]
-        assert second == await resume(relay)
+        assert "cd" == text_of(second)
+
+
+async def test_stop_ends_every_running_answer_of_the_chat(log):
+    """Also the older one: of another tab, or of a client that only left."""
+    async with serve_script([head(), send(text("a")), Hold()], log=log) as (relay, _):
+        first = await leave_at_the_text(relay)
+        async with (
+            relay.client.stream("POST", "/v1/ui/chat", json=BODY) as second,
+            relay.client.stream("POST", "/v1/ui/chat", json={**BODY, "id": CHAT + "2"}) as other,
+        ):
+            ids = [one.headers["stream-id"] for one in (second, other)]
+            await asyncio.gather(*(text_so_far(relay, stream, "a") for stream in ids))
+            assert 204 == (await relay.client.post(f"{URL}/stop")).status_code
+            states = [
+                (await relay.client.get(f"/v1/streams/{stream}")).json()["status"]
+                for stream in (first, *ids)
+            ]
+            assert ["cancelled", "cancelled", "running"] == states
+            await relay.client.post(f"/v1/streams/{ids[1]}/cancel")
 
 
 async def test_answer_that_was_added_to_a_message_is_not_sent_again_when_it_has_ended():

@@ -553,6 +553,37 @@ async def test_stream_that_replaces_another_takes_its_key_and_names(event_log):
     assert "st_1" == await found(event_log, "of the first")
 
 
+async def test_every_running_stream_of_a_name_is_found(event_log):
+    for stream, name in (("st_1", "a chat"), ("st_2", "a chat"), ("st_3", "a chat\x1fst_9")):
+        await create(event_log, stream, names=(name, f"of {stream}"))
+        await event_log.append(stream, [START])
+    await create(event_log, "st_4", owner="a", names=("a chat",))
+
+    assert {"st_1", "st_2"} == set(await event_log.named(scoped("", "a chat")))
+    assert ["st_4"] == list(await event_log.named(scoped("a", "a chat")))
+    await event_log.delete("st_2")
+    assert "st_1" in await event_log.named(scoped("", "a chat"))
+    assert not await event_log.named(scoped("", "another"))
+
+
+async def test_forgotten_name_leads_to_the_next_stream_only(event_log):
+    for stream in ("st_1", "st_2"):
+        await create(event_log, stream, names=("a chat", f"of {stream}"))
+        await event_log.append(stream, [START])
+    await event_log.forget_names("st_1")  # the chat's name leads to another by now
+    assert None is await found(event_log, "of st_1")
+    assert "st_2" == await found(event_log, "a chat")
+    for _ in range(2):
+        await event_log.forget_names("st_2")
+        assert None is await found(event_log, "a chat")
+        assert {"st_1", "st_2"} == set(await event_log.named(scoped("", "a chat")))
+    await create(event_log, "st_3", names=("a chat",))
+    assert "st_3" == await found(event_log, "a chat")
+    assert {"st_1", "st_2", "st_3"} == set(await event_log.named(scoped("", "a chat")))
+    await event_log.delete("st_3")
+    assert None is await found(event_log, "a chat")
+
+
 async def test_look_tells_what_state_and_reading_tell(event_log, clock):
     await create(event_log, "st_1", names=("a chat",))
     await event_log.append("st_1", [START, *deltas("a", "b")])

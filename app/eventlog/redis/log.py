@@ -66,6 +66,7 @@ from .pages import Page, Pages
 from .scripts import (
     ASK_STOP,
     DELETE,
+    FORGET_NAME,
     MESSAGES,
     PUBLISH,
     TELL,
@@ -302,6 +303,18 @@ class RedisLog(EventLog):
             page = await self._pages.look_found(found, after, limit)
             return self._look_at(found.stream, page, after)
         return None
+
+    async def named(self, name: Scoped) -> Sequence[str]:
+        found: bytes | None = await result_of(self._link.send("GET", name_key(name)))
+        return [stream for stream in (found or b"").decode().split(",") if stream]
+
+    async def forget_names(self, stream: str) -> None:
+        local = self._owner.streams.get(stream)
+        for name in map(name_key, (await self.info(stream)).scoped_names):
+            if local is not None:
+                local.keys.pop(name, None)  # it is not restored
+            forget = self._link.run(FORGET_NAME, [name], stream, self._lease.running_ms)
+            await result_of(forget)
 
     async def list_streams(
         self, owner: str, after: ListPosition, *, limit: int

@@ -170,7 +170,11 @@ if forgotten then
   redis.call('PEXPIRE', KEYS[4], ARGV[14])
 end
 if KEYS[3] then redis.call('SET', KEYS[3], ARGV[12], 'PX', ARGV[5]) end
-for i = 15, #ARGV do redis.call('SET', ARGV[i], stream, 'PX', ARGV[5]) end
+for i = 15, #ARGV do
+  local before = redis.call('GET', ARGV[i])
+  before = before and string.sub(',' .. before, 1, 390) or ''  -- the last 15 streams
+  redis.call('SET', ARGV[i], stream .. before, 'PX', ARGV[5])
+end
 if not is[1] then
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
     'last', 0, 'lease', now + ARGV[4])
@@ -223,6 +227,14 @@ redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
 """
 )
+
+FORGET_NAME = _script("""
+-- KEYS: a name. ARGV: the stream that it may lead to, ttl ms. The name leads to none afterwards.
+local bound = redis.call('GET', KEYS[1])
+if bound and string.match(bound, '^[^,]+') == ARGV[1] then
+  redis.call('SET', KEYS[1], ',' .. bound, 'PX', ARGV[2])
+end
+""")
 
 CLAIM = _script(
     _LISTS
@@ -353,7 +365,7 @@ PAGE = _script(
 -- it is unknown or another owner's; nothing if the name is unknown.
 local meta, log, stream = KEYS[1], KEYS[2], ''
 if not log then
-  stream = redis.call('GET', meta)
+  stream = string.match(redis.call('GET', meta) or '', '^[^,]+')
   if not stream then return false end
   meta, log = 'seseragi:{' .. stream .. '}:meta', 'seseragi:{' .. stream .. '}:log'
 end
@@ -610,5 +622,5 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 
 SCRIPTS = (
     *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LIST, LOOK, END, ASK_STOP, TELL, DELETE),
-    *(BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, PUBLISH, MESSAGES),
+    *(FORGET_NAME, BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, PUBLISH, MESSAGES),
 )

@@ -48,6 +48,9 @@ REMEMBERED_IDS = 100_000
 REMEMBERED_S = 86_400
 """How many removed streams are reported as expired, not unknown, and for how long."""
 
+_FORGET_NAME = "UPDATE OR REPLACE names SET name = name || char(31) || stream WHERE "
+"""Lets a name lead to its stream no longer; `named` still finds that."""
+
 ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process, owner"
 
 log = structlog.get_logger("seseragi.eventlog")
@@ -273,6 +276,7 @@ class Database:
                 (key, info.id, info.digest),
             )
         for name in info.scoped_names:
+            self._execute(_FORGET_NAME + "name = ?", (name,))
             self._execute("INSERT OR REPLACE INTO names VALUES (?, ?)", (name, info.id))
         self._execute("INSERT INTO infos VALUES (?, ?)", (row, packed))
         if reserve is not None and grant is not None:
@@ -374,6 +378,18 @@ class Database:
     def find_named(self, name: str) -> str | None:
         row = self._execute("SELECT stream FROM names WHERE name = ?", (name,)).fetchone()
         return None if row is None else row[0]
+
+    def named(self, name: str) -> list[str]:
+        rows = self._execute(
+            "SELECT stream FROM names WHERE name = ?1 OR "
+            "name BETWEEN ?1 || char(31) AND ?1 || char(32) AND name = ?1 || char(31) || stream",
+            (name,),
+        )
+        return [stream for (stream,) in rows]
+
+    def forget_names(self, stream: str) -> None:
+        leads = "stream = ?1 AND substr(name, -length(?1) - 1) != char(31) || ?1"
+        self._execute(_FORGET_NAME + leads, (stream,))
 
     # Lists
 

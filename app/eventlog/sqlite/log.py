@@ -264,6 +264,12 @@ class SqliteLog(EventLog):
         except RequestError:
             return None
 
+    async def named(self, name: Scoped) -> Sequence[str]:
+        return await self._read(partial(self._database.named, name))
+
+    async def forget_names(self, stream: str) -> None:
+        await self._writer.write(partial(self._database.forget_names, stream))
+
     async def list_streams(
         self, owner: str, after: ListPosition, *, limit: int
     ) -> Sequence[ListedStream]:
