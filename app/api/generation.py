@@ -141,10 +141,10 @@ class Generation(Endpoints):
             mode = _delivery_mode(request, parsed.chat, key)
             sent = request.scope[REQUEST_HEADERS]
             leaves = mode.respond_async or self._answers_at_once(parsed)
-            can_return = mode.streams or mode.respond_async or bool(key)
+            can_return = mode.streams or mode.respond_async
             names_of = (self._client_format.name_of, stored and stored.name_of)
             options = StartOptions(
-                self._linger_s(parsed, can_return=can_return),
+                self._linger_s(parsed, key, can_return=can_return),
                 labels=parsed.labels,
                 metadata=parsed.metadata,
                 name=parsed.name,
@@ -184,7 +184,9 @@ class Generation(Endpoints):
             return 0
         return self._http_settings.status_wait_s if mode.streams else math.inf
 
-    def _linger_s(self, parsed: ParsedRequest, *, can_return: bool) -> float | None:
+    def _linger_s(
+        self, parsed: ParsedRequest, key: str | None, *, can_return: bool
+    ) -> float | None:
         match parsed.chat.on_disconnect:
             case "continue":
                 return None
@@ -192,7 +194,7 @@ class Generation(Endpoints):
                 return 0
             case None:
                 lingers = self._client_format.lingers if parsed.lingers is None else parsed.lingers
-                return self._http_settings.linger_s if can_return and lingers else 0
+                return self._http_settings.linger_s if key or (can_return and lingers) else 0
             case seconds:
                 return seconds
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.framing.sse import Decoder
 from app.testing.upstream import (
     DONE,
@@ -18,6 +19,7 @@ from app.testing.upstream import (
     text,
     wait,
 )
+from tests.api.bodies import body_of
 from tests.serving import (
     HELLO,
     Relay,
@@ -81,6 +83,34 @@ async def test_same_key_and_body_start_one_generation(log):
         assert [replies[0]] * 5 == replies
         assert replies[0] == later
         assert 1 == len(upstream.calls)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("began", [True, False])
+@pytest.mark.parametrize("path", [one.path for one in CLIENT_FORMATS.values()])
+async def test_answer_to_a_key_waits_in_every_format(path: str, began: bool, streams: bool):
+    """A page that is hidden leaves, and sends the same POST again when it is seen."""
+    goes_on = Until()
+    first: list[Step] = [head(), send(text("ab"))] if began else []
+    script = [*first, goes_on, *([] if began else [head(), send(text("ab"))])]
+    ask = {"json": {**body_of(path), "model": "openai/m"}, "headers": {"idempotency-key": "k"}}
+    if path != "/v1/ag-ui":  # which only streams
+        ask["json"]["stream"] = streams
+    async with serve_script([*script, send(text("cd") + FINISH + DONE)]) as (relay, upstream):
+        leaving = asyncio.create_task(relay.client.post(path, **ask))
+        await asyncio.wait_for(upstream.called.wait(), 20)
+        leaving.cancel()
+        await cut_off(relay, others=0)
+        await until(lambda: not relay.hub.load().readers)
+        again = asyncio.create_task(relay.client.post(path, **ask))
+        await until(lambda: relay.hub.load().readers == 1)
+        goes_on.told.set()
+        reply = await again
+
+    assert 200 == reply.status_code, reply.text
+    assert "ab" in reply.text
+    assert "cd" in reply.text
+    assert 1 == len(upstream.calls)
 
 
 async def test_same_key_with_another_body_is_refused(log):
