@@ -93,6 +93,7 @@ def build_app(
         allow_origin_regex=LOCAL_ORIGINS if local_origins else None,
         allow_methods=("GET", "POST", "DELETE"),
         allow_headers=("*",),
+        allow_private_network=True,  # for allowed origins
         allow_credentials=hook is not None,
         expose_headers=EXPOSED_HEADERS,
     )

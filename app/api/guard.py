@@ -89,7 +89,7 @@ OPERATOR_PATHS: Final = frozenset((ADMIN_PAGE, "/metrics", *PROBES))
 OPERATOR_PREFIXES: Final = ("/v1/admin/", "/v1/streams/", "/static/")
 """The paths of that port: metrics, probes, and the operator's page with its calls and files."""
 
-LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+LOCAL_ORIGINS = r"https?://((?:[a-z0-9-]+\.)*localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Development servers on the same machine."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")

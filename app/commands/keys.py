@@ -293,7 +293,7 @@ def _describe_error(field: str, detail: str) -> str:
         case "name":
             return "NAME: give 1 to 128 visible ASCII characters without spaces"
         case "origins":
-            return "--origins: give origins of http or https, such as https://chat.example.com"
+            return "--origins: give origins of pages, such as https://chat.example.com"
         case "roles":
             return f"--role: use {' or '.join(get_args(Role))}"
         case "models":

@@ -18,7 +18,7 @@ Glob = Annotated[str, Meta(min_length=1, max_length=200)]
 Origin = Annotated[
     str,
     Meta(
-        pattern=r"^https?://[^/\s]+\Z",
+        pattern=r"^([a-z][a-z0-9+.-]*://[^/\s]+|null)\Z",
         max_length=300,
         description="give origins as browsers send them, such as 'https://chat.example.com'",
     ),

@@ -101,7 +101,9 @@ def find_part(registry: Registry[T], name: str, place: str) -> T:
         raise SettingsError(f"{place}: {error}") from error.__cause__
 
 
-def check_origins(origins: Iterable[str], where: str, *, others: tuple[str, ...] = ()) -> None:
+def check_origins(
+    origins: Iterable[str], where: str, *, others: tuple[str, ...] = ("null",)
+) -> None:
     """Refuse origins that differ from the form that browsers send: they would match no page.
 
     `others` are the special values that are accepted too.
@@ -114,7 +116,7 @@ def check_origins(origins: Iterable[str], where: str, *, others: tuple[str, ...]
         if origin == wanted or origin in others:
             continue
         value = "it" if "@" in origin else repr(origin)
-        more = f", or {others[0]!r} for all" if others else ""
+        more = ", or '*' for all" if "*" in others else ""
         message = (
             f"write {wanted!r}, as browsers send it"
             if wanted is not None

@@ -185,6 +185,11 @@ async def test_preflight_needs_no_credential_and_refusals_can_be_read_by_pages(r
     ask = {"origin": PAGE, "access-control-request-method": "POST"}
     asked = await relay.client.options("/v1/chat", headers=ask)
     assert (200, PAGE) == (asked.status_code, asked.headers["access-control-allow-origin"])
+    private = ask | {"access-control-request-private-network": "true"}
+    asked = await relay.client.options("/v1/chat", headers=private)
+    assert "true" == asked.headers["access-control-allow-private-network"]
+    asked = await relay.client.options("/v1/chat", headers={**private, "origin": "https://evil.x"})
+    assert "access-control-allow-origin" not in asked.headers
     refused = await relay.client.post("/v1/chat", json=HELLO, headers={"origin": PAGE})
     assert (401, PAGE) == (refused.status_code, refused.headers["access-control-allow-origin"])
     assert "www-authenticate" in refused.headers["access-control-expose-headers"]

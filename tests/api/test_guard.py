@@ -213,7 +213,15 @@ ASKED = {
     "for pages of another host": ({"cors_origins": "https://app.example"}, [("localhost", "https://app.example", True), ("localhost", "http://app.example", False)]),
     "for files": ({"cors_origins": "null"}, [("localhost", "null", True), ("localhost", EVIL, False)]),
     "for all": ({"cors_origins": "*"}, [("localhost", EVIL, True), ("localhost", "null", True)]),
-    "on localhost": ({"host": "localhost"}, [("localhost", "http://localhost:5173", True)]),
+    "on localhost": (
+        {"host": "localhost"},
+        [
+            ("localhost", "http://localhost:5173", True),
+            ("localhost", "http://tauri.localhost", True),
+            ("localhost", "http://tauri.localhost.evil.example", False),
+            ("localhost", "http://evillocalhost", False)
+        ]
+    ),
     "on ::1": ({"host": "::1"}, [("localhost", "http://localhost:5173", True)]),
     "on all addresses": (
         {"host": "0.0.0.0"},  # noqa: S104  (only said, not bound)

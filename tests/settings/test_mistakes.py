@@ -1,7 +1,9 @@
 """What cannot be used of the settings is named in one line, with its place and a cure."""
 
+import msgspec
 import pytest
 
+from app.api.client_secrets import SecretOptions
 from app.settings import SettingsError, load_settings
 from app.settings.convert import OLD_NAMES
 from app.settings.values import SCALARS
@@ -172,6 +174,20 @@ def test_origins_as_browsers_send_them_can_be_used():
     settings = load_settings({"SESERAGI_CORS_ORIGINS": origins})
 
     assert tuple(origins.split(",")) == settings.cors_origins
+
+
+@pytest.mark.parametrize(
+    "origin", ["tauri://localhost", "capacitor://localhost", "chrome-extension://abcdef", "null"]
+)
+def test_origin_of_an_app_can_be_that_of_pages_of_a_key_and_of_a_client_secret(
+    origin, tmp_path, monkeypatch
+):
+    options = msgspec.json.decode(f'{{"origins": ["{origin}"]}}', type=SecretOptions)
+    assert (origin,) == options.origins
+    (tmp_path / "seseragi.toml").write_text(A_KEY + f"origins = ['{origin}']")
+    monkeypatch.chdir(tmp_path)
+    (key,) = load_settings({}).identity.keys
+    assert (origin,) == key.origins
 
 
 @pytest.mark.parametrize(("file", "environ", "told", "place"), MISTAKES)
