@@ -73,6 +73,7 @@ _NAME: Final = {"minLength": 1, "maxLength": MAX_NAME}
 _PARAMETERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "format": ("The format of the frames", {"enum": [*CLIENT_FORMATS]}),
     "from": ("`snapshot`: join the deltas that are in the log", {"enum": ["snapshot"]}),
+    "ping": ("Send heartbeats as `ping` events", {}),
     "suffix": ("Return only the rest, in a format that is sent whole", {}),
     **dict.fromkeys(CURSORS, ("The event after which to read, or the `next` of a page", {})),
     "token": ("A stream token, instead of a credential", {}),
@@ -106,7 +107,7 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/streams/{stream}/events"): Operation(
         "Read a stream, live or again",
         answers={"200": _EVENTS, "204": _EMPTY},
-        query=("format", "from", "suffix", *CURSORS, "token"),
+        query=("format", "from", "ping", "suffix", *CURSORS, "token"),
     ),
     ("GET", "/v1/streams/{stream}"): Operation(
         "Get a stream as one object", answers={"200": Result}

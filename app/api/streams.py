@@ -13,7 +13,7 @@ from ..cassettes.cassette import MAX_BYTES, file_name_of, make_head, render_cass
 from ..dialects.client_format import ClientFormat, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
-from ..dialects.native.client.format import JSON_LINES
+from ..dialects.native.client.format import JSON_LINES, WITH_PINGS
 from ..dialects.native.client.renderer import Result, Timings, event_id, render_result
 from ..errors import RequestError, ServiceError
 from ..eventlog import LogState
@@ -111,6 +111,10 @@ class Streams(Endpoints):
                     "invalid_request", f"accept: {name} has no NDJSON; accept text/event-stream"
                 )
             client_format = JSON_LINES
+        if read_query(request, "ping") is not None:
+            if client_format is not NATIVE:
+                raise RequestError("invalid_request", "ping: is for the native event stream only")
+            client_format = WITH_PINGS
         start = read_query(request, "from")
         if start not in (None, "snapshot"):
             raise RequestError("invalid_request", f"from: use 'snapshot', not {start[:40]!r}")

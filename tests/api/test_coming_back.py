@@ -20,6 +20,7 @@ from app.testing.upstream import (
     wait,
 )
 from tests.api.bodies import body_of
+from tests.clock import Clock
 from tests.serving import (
     HELLO,
     Relay,
@@ -321,3 +322,53 @@ async def test_cancel_is_taken_as_a_beacon_sends_it(log):
         )
 
         assert (202, "cancelled") == (reply.status_code, reply.json()["status"])
+
+
+async def test_ping_is_an_event_without_an_id_if_asked_for(monkeypatch):
+    clock, beaten, raw = Clock(monkeypatch), Until(), b""
+    script: list[Step] = [head(), send(text("a")), beaten, send(text("b") + FINISH + DONE)]
+    async with serve_script(script, heartbeat_s=2) as (relay, _):
+        started = await relay.client.post(
+            "/v1/chat", json=HELLO, headers={"prefer": "respond-async"}
+        )
+        url = f"/v1/streams/{started.json()['id']}/events?ping"
+        async with clock.hurrying(), relay.client.stream("GET", url) as reply:
+            async for data in reply.aiter_bytes():
+                raw += data
+                if raw.count(b'event: ping\ndata: {"type":"ping"}\n\n') == 2:
+                    beaten.told.set()
+        refused = [
+            await relay.client.get(f"{url}&format=ui"),
+            await relay.client.get(url, headers={"accept": "application/x-ndjson"}),
+        ]
+        plain = await relay.client.get(url.removesuffix("?ping"))
+
+    decoder = Decoder(max_line=10_000)
+    messages = list(decoder.feed(raw))
+    assert b": hb" not in raw
+    assert "ab" == text_of(events_of([m for m in messages if m.event != "ping"]))
+    assert [400, 400] == [reply.status_code for reply in refused]
+    assert "ping" not in plain.text
+
+
+@pytest.mark.parametrize("path", [one.path for one in CLIENT_FORMATS.values() if not one.replays])
+async def test_post_with_a_key_and_the_last_id_reads_the_rest_in_every_format(path: str):
+    """As fetch-event-source does for a page that is seen again."""
+    goes_on, raw = Until(), b""
+    script = [head(), send(text("ab")), goes_on, send(text("cd") + FINISH + DONE)]
+    body, headers = {**body_of(path), "model": "openai/m"}, {"idempotency-key": "k"}
+    async with serve_script(script) as (relay, upstream):
+        async with relay.client.stream("POST", path, json=body, headers=headers) as reply:
+            async for data in reply.aiter_bytes():
+                raw += data
+                if b'"ab"' in raw and raw.endswith(b"\n\n"):
+                    break
+        await until(lambda: not relay.hub.load().readers)
+        goes_on.told.set()
+        headers["last-event-id"] = raw.rpartition(b"id: ")[2].strip().decode()
+        rest = await relay.client.post(path, json=body, headers=headers)
+
+    assert 200 == rest.status_code
+    assert '"cd"' in rest.text
+    assert headers["last-event-id"] not in rest.text.splitlines()
+    assert 1 == len(upstream.calls)

@@ -9,7 +9,7 @@ from ....errors import CODES, RelayError
 from ....requests import ChatBody
 from ...client_format import ClientFormat, Failure, ParsedRequest
 from .. import NAME
-from .renderer import LineWriter, Renderer, Writer, render_result
+from .renderer import LineWriter, PingWriter, Renderer, Writer, render_result
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
@@ -51,6 +51,9 @@ CLIENT_FORMAT: Final = ClientFormat(
     fast_writer=Writer,
     request_type=ChatBody,
 )
+
+WITH_PINGS: Final = CLIENT_FORMAT._replace(fast_writer=PingWriter)
+"""The same with a heartbeat that pages see."""
 
 JSON_LINES: Final = CLIENT_FORMAT._replace(fast_writer=LineWriter)
 """The same as JSON lines."""

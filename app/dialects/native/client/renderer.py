@@ -104,6 +104,12 @@ class Writer:
         return b"%b%b%b%b%d\n\n" % (retry, LINES[type(event)], data, self._id, number)
 
 
+class PingWriter(Writer):
+    """The same frames, with an event as heartbeat: `EventSource` hides comments from its page."""
+
+    form = EVENT_STREAM._replace(heartbeat=b'event: ping\ndata: {"type":"ping"}\n\n')
+
+
 class LineWriter(Writer):
     """The same events as JSON lines (NDJSON), each with its id as `event_id`: some have an `id`."""
 
