@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -93,8 +94,11 @@ async def test_answer_to_a_key_waits_in_every_format(path: str, began: bool, str
     """A page that is hidden leaves, and sends the same POST again when it is seen."""
     goes_on = Until()
     first: list[Step] = [head(), send(text("ab"))] if began else []
-    script = [*first, goes_on, *([] if began else [head(), send(text("ab"))])]
-    ask = {"json": {**body_of(path), "model": "openai/m"}, "headers": {"idempotency-key": "k"}}
+    script: list[Step] = [*first, goes_on, *([] if began else [head(), send(text("ab"))])]
+    ask: dict[str, Any] = {
+        "json": {**body_of(path), "model": "openai/m"},
+        "headers": {"idempotency-key": "k"},
+    }
     if path != "/v1/ag-ui":  # which only streams
         ask["json"]["stream"] = streams
     async with serve_script([*script, send(text("cd") + FINISH + DONE)]) as (relay, upstream):
@@ -355,7 +359,7 @@ async def test_ping_is_an_event_without_an_id_if_asked_for(monkeypatch):
 async def test_post_with_a_key_and_the_last_id_reads_the_rest_in_every_format(path: str):
     """As fetch-event-source does for a page that is seen again."""
     goes_on, raw = Until(), b""
-    script = [head(), send(text("ab")), goes_on, send(text("cd") + FINISH + DONE)]
+    script: list[Step] = [head(), send(text("ab")), goes_on, send(text("cd") + FINISH + DONE)]
     body, headers = {**body_of(path), "model": "openai/m"}, {"idempotency-key": "k"}
     async with serve_script(script) as (relay, upstream):
         async with relay.client.stream("POST", path, json=body, headers=headers) as reply:
