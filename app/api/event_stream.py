@@ -145,7 +145,8 @@ class EventStream(Response):
         else:
             self._connection = connection
             await self._serve_pushes(scope, send)
-        if self._on_whole is not None and self._end is not None and scope["method"] != "HEAD":
+        whole = self._end is not None and self._end.status in ("completed", "cancelled")
+        if self._on_whole is not None and whole and scope["method"] != "HEAD":
             await self._on_whole(connection)
 
     # Under our own server
@@ -394,8 +395,6 @@ async def read_from(
     at_end = after == last and (begun is None or not begun.frames)
     if ended and at_end and (state.kept is None or ended_elsewhere):
         reader.leave()
-        if on_whole is not None:
-            await on_whole(None)
         return Response(status_code=204, headers={"cache-control": "no-store"})
     if after and client_format.replays and not suffix:
         begun = None

@@ -85,6 +85,14 @@ async def test_answer_that_a_client_has_had_whole_is_not_sent_again(log):
         assert None is await resume(relay)
 
 
+async def test_answer_that_failed_is_sent_again_with_its_error():
+    async with serve_script([head(), send(text("half"))]) as (relay, _):
+        assert "error" == (await post(relay))[-1]["type"]
+        for _ in range(2):
+            found = await resume(relay) or []
+            assert ("half", "error") == (text_of(found), found[-1]["type"])
+
+
 async def test_ended_answer_is_sent_once_to_a_client_that_left_before(log):
     rest_comes = Until()
     script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]

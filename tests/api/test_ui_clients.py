@@ -122,15 +122,18 @@ async def test_call_that_the_provider_runs_is_approved(play):
         assert {"type": "mcp_approval_response", **wanted} == decided
 
 
-async def test_page_that_is_loaded_again_has_the_whole_answer_once(play):
+@pytest.mark.parametrize("how", ["reload", "reloadBare"])
+async def test_page_that_is_loaded_again_has_the_whole_answer_once(play, how):
+    """And then keeps what it has added to it: an ended answer is not sent again."""
     script, watch = once_resumed()
     async with serve_script(script, watch=watch) as (relay, upstream):
-        found = await play(relay, "reload")
+        found = await play(relay, how)
 
         assert "ready" == found["left"]["status"]
-        answers = [found[who]["messages"][1:] for who in ("bare", "stored")]
-        assert [["ab"], ["ab"]] == [[text_of(one) for one in some] for some in answers]
-        assert found["left"]["messages"][1]["id"] == answers[0][0]["id"] == answers[1][0]["id"]
+        ((answer,), (again,)) = (found[who]["messages"][1:] for who in ("stored", "again"))
+        assert "ab" == text_of(answer) == text_of(again)
+        assert found["left"]["messages"][1]["id"] == answer["id"] == again["id"]
+        assert "up" == again["metadata"]["rating"]
         assert 1 == len(upstream.calls)
 
 

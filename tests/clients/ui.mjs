@@ -101,17 +101,22 @@ const scenes = {
     await chat.regenerate();
     return { ...show(chat), first };
   },
-  async reload() {
+  async reloadBare() {
+    return this.reload(true);
+  },
+  async reload(bare = false) {
     const left = open();
     left.sendMessage({ text: "hello" });
     await until(() => begun(left));
     await left.stop();
     const messages = structuredClone(left.messages);
-    const bare = open({ messages: messages.filter(({ role }) => role === "user") });
-    await bare.resumeStream();
-    const stored = open({ messages });
+    const stored = open({ messages: bare ? messages.filter(({ role }) => role === "user") : messages });
     await stored.resumeStream();
-    return { left: show(left), bare: show(bare), stored: show(stored) };
+    const whole = structuredClone(stored.messages);
+    whole.at(-1).metadata.rating = "up";
+    const again = open({ messages: whole });
+    await again.resumeStream();
+    return { left: show(left), stored: show(stored), again: show(again) };
   },
   async cut() {
     const chat = open({}, { fetch: breaking });
