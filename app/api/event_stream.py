@@ -1,11 +1,13 @@
 """The response that streams: a cursor over the log, rendered frame by frame."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -92,7 +94,8 @@ class EventStream(Response):
     The reader leaves when the response ends, in any way. A response that ends before the
     `stream.end` is cut off, since a clean end would look like a complete answer: the client
     accepts nothing for `send_timeout_s`, the stream is deleted, or the server waits no longer.
-    With `breaks_off`, an answer that did not complete is sent whole and then cut off too.
+    An answer that did not complete is sent whole and then cut off too, for the user agents that
+    `breaks_off` matches.
     """
 
     _connection: ClientConnection
@@ -106,7 +109,7 @@ class EventStream(Response):
         *,
         http_settings: HttpSettings,
         headers: Mapping[str, str],
-        breaks_off: bool = False,
+        breaks_off: re.Pattern[str] | None = None,
         snapshot: bool = False,
         begun: CaughtUp | None = None,
         events: Sequence[Event] = (),
@@ -162,7 +165,7 @@ class EventStream(Response):
             del headers
             if scope["method"] != "HEAD" and not self._connection.lost:
                 await self._deliver()
-                if self._is_cut():
+                if self._is_cut(scope):
                     self._connection.write(self._last)
                     self._last = b""
                     self._connection.break_off()
@@ -269,7 +272,7 @@ class EventStream(Response):
 
         async def send_uncut(message: Message) -> None:
             last = message["type"] == "http.response.body" and not message.get("more_body")
-            if not (last and breaks_off and self._is_cut()):
+            if not (last and breaks_off and self._is_cut(scope)):
                 await send(message)
 
         try:
@@ -325,10 +328,12 @@ class EventStream(Response):
         if events and isinstance(last := events[-1], StreamEnd):
             self._end = last
 
-    def _is_cut(self) -> bool:
+    def _is_cut(self, scope: Scope) -> bool:
         """Return whether the body must end without its last chunk."""
-        end = self._end
-        return self._breaks_off and end is not None and end.status != "completed"
+        pattern, end = self._breaks_off, self._end
+        if pattern is None or end is None or end.status == "completed":
+            return False
+        return pattern.match(Headers(scope=scope).get("user-agent", "")) is not None
 
     def _note_dropped(self, error: RelayError) -> None:
         log.info("reader dropped", stream=self._reader.stream, code=error.code, error=error.message)

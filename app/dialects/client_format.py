@@ -221,9 +221,9 @@ class ClientFormat(NamedTuple):
     client_retries: bool = False
     """Whether its clients retry after a retryable error: the official ones twice, Claude Code ten
     times."""
-    breaks_off: bool = False
-    """Whether the body of an incomplete answer ends uncleanly: old clients ignore an error, and
-    treat a clean end as the end of the answer."""
+    breaks_off: re.Pattern[str] | None = None
+    """Matches the user agents for which the body of an incomplete answer ends uncleanly: they
+    ignore the error, and treat a clean end as the end of the answer."""
     headers: Mapping[str, str] = {}
     rate_limit_header: str = "x-ratelimit-{field}-{kind}"
     """The names of the headers with rate limits: OpenAI's."""

@@ -250,18 +250,18 @@ async def test_after_the_first_piece_the_failure_is_seen(broken: Broken, served:
         assert ("failed", broken.code) == (end["status"], end["error"]["code"]), end
         assert (1, 0) == (len(a.calls), len(running.b.calls))
 
-        content, last = await complete(running.relay, cut=True)
+        content, last = await complete(running.relay)
         assert "half of an" == content
         assert broken.code == json.loads(last)["error"]["code"]
         assert (2, 0) == (len(a.calls), len(running.b.calls))
 
 
-async def complete(relay: Relay, *, cut: bool = False) -> tuple[str, str]:
+async def complete(relay: Relay) -> tuple[str, str]:
     """Ask as OpenAI's clients do; give the content, and the last message."""
     body = {**HELLO, "model": "fast", "stream": True}
     async with relay.client.stream("POST", "/v1/chat/completions", json=body) as response:
         assert 200 == response.status_code, await response.aread()
-        messages = [message.data for message in await read_messages(response, cut=cut)]
+        messages = [message.data for message in await read_messages(response)]
     chunks = [json.loads(data) for data in messages if data != "[DONE]"]
     choices = [choice for chunk in chunks for choice in chunk.get("choices", ())]
     return "".join(c["delta"].get("content") or "" for c in choices), messages[-1]

@@ -211,7 +211,7 @@ async def test_failure_in_the_answer_is_raised_and_not_the_end():
         with pytest.raises(openai.APIError) as caught:
             _ = [chunk async for chunk in stream]
         async with relay.client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
-            messages = await read_messages(answer, cut=True)
+            messages = await read_messages(answer)
 
         assert "upstream_truncated" == caught.value.code
         *chunks, failure = [json.loads(message.data) for message in messages]

@@ -116,19 +116,21 @@ async def test_cut_stream_does_not_look_whole(protocol, tmp_path):
     assert 0 != reply.process.returncode
 
 
+@pytest.mark.parametrize("agent", ["curl/8.5.0", "litellm/1.105.7"])
 @pytest.mark.parametrize("protocol", ["--http1.1", "--http2"])
-async def test_failed_chat_completion_comes_with_its_error_and_does_not_look_whole(
-    protocol, tmp_path, upstream, relay
+async def test_failed_chat_completion_comes_with_its_error_and_ends_as_its_client_needs(
+    protocol, agent, tmp_path, upstream, relay
 ):
     upstream.script = [head(), send(text("Hi"))]
     async with nginx(tmp_path, relay.port) as proxy:
         options = (protocol, "--cacert", str(proxy.authority), *post(model="openai/m", stream=True))
-        async with curl(tmp_path, f"{proxy.https}/v1/chat/completions", *options) as reply:
+        url = f"{proxy.https}/v1/chat/completions"
+        async with curl(tmp_path, url, *options, "-A", agent) as reply:
             messages = [message async for message in reply.messages()]
             await reply.process.wait()
 
     assert "connection lost" in messages[-1].data
-    assert 0 != reply.process.returncode
+    assert agent.startswith("litellm") is (0 != reply.process.returncode)
 
 
 async def test_relay_that_is_gone_is_passed_over(tmp_path, upstream, relay):

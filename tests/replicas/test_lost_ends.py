@@ -1,7 +1,6 @@
 """Owners that are lost with what only they had: one end for all, and no id that means two things."""
 
 import asyncio
-import contextlib
 import json
 import re
 from pathlib import Path
@@ -32,9 +31,8 @@ async def events(
     url = f"{replica.url}/v1/streams/{stream}/events"
     body = b""
     async with client.stream("GET", url, headers=headers, params=query) as reply:
-        with contextlib.suppress(httpx2.RemoteProtocolError):  # a failed Chat stream is cut off
-            async for chunk in reply.aiter_bytes():
-                body += chunk
+        async for chunk in reply.aiter_bytes():
+            body += chunk
     return reply.status_code, Decoder().feed(body)
 
 

@@ -76,6 +76,6 @@ async def live(first: Relay, second: Relay) -> None:
     assert "stream.end" == (await reading)[-1].event
     url = f"/v1/streams/{stream}/events?format=openai_chat"
     async with second.client.stream("GET", url) as reply:
-        assert await read_messages(reply, cut=True)
+        assert await read_messages(reply)
     assert 204 == (await second.client.delete(f"/v1/streams/{stream}")).status_code
     await until(first, stream, lambda reply: reply.status_code == 410)  # when it hears of it
