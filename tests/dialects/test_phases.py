@@ -9,6 +9,7 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_responses.upstream.parser import Parser
 from app.events import Event, Opaque, StreamStart, StreamTarget, TextDelta
 from app.framing.sse import Message
+from app.requests import OpaquePart, TextPart
 
 pytestmark = pytest.mark.pure
 
@@ -67,12 +68,44 @@ def test_last_block_of_messages_is_the_text():
     assert "text" == starts[-1]
 
 
-@pytest.mark.parametrize("name", ["ui", "ag_ui"])
-def test_no_reasoning_follows_the_text(name: str):
-    kinds = [str(frame["type"]).lower().replace("_", "-") for frame in frames(name)]
-    after = kinds[next(i for i, kind in enumerate(kinds) if kind.startswith("text")) :]
+def values(fields: Any) -> list[OpaquePart | TextPart]:
+    """Return the value of a text, as the relay sent it, and the text."""
+    (value,) = fields["opaque"]
+    return [OpaquePart(value["format"], value["data"]), TextPart("Hi")]
 
-    assert not [kind for kind in after if "reasoning" in kind]
+
+def test_ui_message_has_it_on_its_text_and_sends_it_back_before():
+    sent = frames("ui")
+    assert not [frame for frame in sent if "reasoning" in frame["type"]]
+    (end,) = [frame for frame in sent if frame["type"] == "text-end"]
+
+    metadata = end["providerMetadata"]
+    part = {"type": "text", "text": "Hi", "providerMetadata": metadata}
+    message = {"id": "m", "role": "assistant", "parts": [part]}
+    again = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "Go on"}]}
+    body = json.dumps({"id": "c", "messages": [again, message, again]}).encode()
+    chat = CLIENT_FORMATS["ui"].parse_request(body).chat
+    assert values(metadata["seseragi"]) == chat.messages[1].content
+    assert OpaquePart("openai.phase", "final_answer") == chat.messages[1].content[0]
+
+
+def test_ag_ui_message_has_it_and_sends_it_back_before():
+    sent = frames("ag_ui")
+    kinds = [frame["type"] for frame in sent if "REASONING" in frame["type"]]
+    assert ["REASONING_ENCRYPTED_VALUE"] == kinds
+    (one,) = [frame for frame in sent if frame["type"] in kinds]
+    (start,) = [frame for frame in sent if frame["type"] == "TEXT_MESSAGE_START"]
+    assert ("message", start["messageId"]) == (one["subtype"], one["entityId"])
+
+    answer = {"id": "a", "role": "assistant", "content": "Hi"}
+    messages = [
+        {"id": "u", "role": "user", "content": "Hello"},
+        {**answer, "encryptedValue": one["encryptedValue"]},
+        {"id": "v", "role": "user", "content": "Go on"},
+    ]
+    body = {"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": []}
+    chat = CLIENT_FORMATS["ag_ui"].parse_request(json.dumps(body).encode()).chat
+    assert values(json.loads(one["encryptedValue"])) == chat.messages[1].content
 
 
 def test_responses_have_it_on_the_message():

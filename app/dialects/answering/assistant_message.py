@@ -16,7 +16,7 @@ from ...requests import (
     ToolCall,
 )
 from ...requests import Opaque as OpaqueValue
-from ..reasoning_signatures import PackedSignature, SignatureFields
+from ..reasoning_signatures import OPENAI_PHASE, PackedSignature, SignatureFields
 
 AssistantPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
@@ -70,9 +70,13 @@ class MessageBuilder:
         self._parts: list[AssistantPart] = []
         self._calls: list[ToolCall] = []
 
-    def add_text(self, text: str) -> None:
+    def add_text(self, text: str, fields: SignatureFields) -> None:
+        """Add a text with its opaque values: a phase stands before the text, others after it."""
+        values = [OpaquePart(one.format, one.data) for one in fields.opaque or ()]
+        self._parts += [one for one in values if one.format == OPENAI_PHASE]
         if text:
             self._parts.append(TextPart(text))
+        self._parts += [one for one in values if one.format != OPENAI_PHASE]
 
     def add_reasoning(self, text: str, fields: SignatureFields) -> None:
         self._parts += build_reasoning(text, fields)

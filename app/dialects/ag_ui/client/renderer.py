@@ -43,7 +43,7 @@ from ....events import (
 from ....requests import Opaque as OpaqueValue
 from ...answering.ids import public_token, show_call
 from ...client_format import Frame
-from ...reasoning_signatures import SignatureFields
+from ...reasoning_signatures import OPENAI_PHASE, SignatureFields
 
 VERSION = "1.0"
 
@@ -82,6 +82,8 @@ class Renderer:
         """Those whose input has been sent."""
         self._opaque: dict[int, list[OpaqueValue]] = {}
         """The opaque values of a block, for the end of its message."""
+        self._phase: list[OpaqueValue] = []
+        """The phase of the next text."""
         self._count = 0
 
     def feed(self, event: Event) -> Iterable[Frame]:
@@ -164,6 +166,8 @@ class Renderer:
         message = f"msg_{self._token}" + (f"_{block}" if self._texts else "")
         self._texts += 1
         self._messages[block] = message
+        if self._phase:
+            self._opaque[block], self._phase = self._phase, []
         return {"type": "TEXT_MESSAGE_START", "messageId": message, "role": "assistant"}
 
     def _end_text(self, block: int) -> Iterable[RunEvent]:
@@ -211,6 +215,9 @@ class Renderer:
         block = -1 if event.block is None else event.block
         if block in self._messages or block in self._calls:
             self._opaque.setdefault(block, []).append(value)
+            return
+        if event.format == OPENAI_PHASE:
+            self._phase = [value]
             return
         message = f"opaque_{self._token}_{self._count}"
         self._count += 1

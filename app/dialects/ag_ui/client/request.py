@@ -250,8 +250,8 @@ class Conversation:
                 yield self._read_result(message, path=path)
 
     def _add_assistant(self, message: Assistant) -> None:
-        self._assistant.add_text(message.content or "")
-        self._assistant.add_opaque(parse_signature_fields(message.encrypted_value))
+        signatures = parse_signature_fields(message.encrypted_value)
+        self._assistant.add_text(message.content or "", signatures)
         for call in message.tool_calls or ():
             if call.id in self._answered and not call.id.startswith(PROVIDER_CALL):
                 opaque = parse_signature_fields(call.encrypted_value).opaque

@@ -45,7 +45,7 @@ from ...answering.ids import public_token, show_call
 from ...client_format import Frame
 from ...reading.json_values import compact, decode, string
 from ...reading.split_text import join_base64
-from ...reasoning_signatures import OPENAI_CUSTOM_CALL, OPENAI_ITEM, SignatureFields
+from ...reasoning_signatures import OPENAI_CUSTOM_CALL, OPENAI_ITEM, OPENAI_PHASE, SignatureFields
 from ...writing.conversation import parse_object
 from .messages import DENIED, KEY
 
@@ -109,6 +109,8 @@ class Renderer:
         self._calls: dict[int, _Call] = {}
         self._open: dict[int, list[OpaqueValue]] = {}
         """The open blocks of text and reasoning, with their opaque values."""
+        self._phase: list[OpaqueValue] = []
+        """The phase of the next text."""
         self._citations: dict[int, list[Chunk]] = {}
         """The citations of open blocks of text, which version 7 of the SDK shows."""
         self._audio: dict[int, tuple[str, list[str]]] = {}
@@ -143,7 +145,7 @@ class Renderer:
             case StreamStart():
                 return self._start(event)
             case TextStart() | RefusalStart():
-                self._open[event.block] = []
+                self._open[event.block], self._phase = self._phase, []
                 # Text follows the tools that it uses: those without a result have ended.
                 start = {"type": "text-start", "id": f"t{event.block}"}
                 return (*self._ended_tools({"output": None}), start)
@@ -213,6 +215,8 @@ class Renderer:
             self._calls[block].opaque.append(value)
         elif block in self._open:
             self._open[block].append(value)
+        elif event.format == OPENAI_PHASE:
+            self._phase = [value]
         else:
             part = f"o{self._next()}"
             yield {"type": "reasoning-start", "id": part}

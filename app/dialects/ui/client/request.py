@@ -145,8 +145,7 @@ class _Step:
         match part.get("type"):
             case "text":
                 text = _text(part, path=path)
-                self._answer.add_text(text.text)
-                self._answer.add_opaque(text.signatures)
+                self._answer.add_text(text.text, text.signatures)
             case "reasoning":
                 text = _text(part, path=path)
                 self._answer.add_reasoning(text.text, text.signatures)
