@@ -85,6 +85,15 @@ ITEMS: dict[str, list[Item]] = {
         ),
         text("Tea.", {"type": "file_citation", "file_id": "file-1", "filename": "a", "index": 3}),
     ],
+    "a compaction": [
+        text("Let me see."),
+        (
+            {"id": "cmp_1", "type": "compaction", "encrypted_content": "", "novel": 1},
+            ran("compaction", "compacting", "compacting"),
+            {"encrypted_content": "E", "created_by": "user_1", "novel": 2},
+        ),
+        text("Tea.", id="msg_2"),
+    ],
     "tools of an MCP server": [
         (
             {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "dice", "tools": []},

@@ -149,6 +149,16 @@ def test_a_client_receives_what_was_recorded(row: dict[str, Any]) -> None:
     verify.check(frames(DIALECT, events))
 
 
+def test_count_that_the_provider_does_not_have_is_not_invented() -> None:
+    *events, last = payloads(*ITEMS["a compaction"])
+    usage = last["response"]["usage"]
+    details = {"cached_tokens": 4}
+    last["response"]["usage"] = {**usage, "input_tokens_details": details}
+    received = receive(read(sse(*events, last)))
+
+    assert details == received[-1]["response"]["usage"]["input_tokens_details"]
+
+
 def every_body() -> dict[str, bytes]:
     """Return all bodies of the dialect, the broken ones too."""
     found = {name: sse(*of) if isinstance(of, list) else of for name, (of, _) in MEANINGS.items()}

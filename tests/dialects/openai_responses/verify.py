@@ -24,6 +24,11 @@ UNLISTED = ("context_length_exceeded", "insufficient_quota")
 
 def _listed(payload: dict[str, Any]) -> dict[str, Any]:
     response = payload.get("response") or {}
+    if usage := response.get("usage"):
+        # The SDK's newest type requires a count that older answers of OpenAI lack.
+        details = {"cache_write_tokens": 0, **usage["input_tokens_details"]}
+        response = {**response, "usage": {**usage, "input_tokens_details": details}}
+        payload = {**payload, "response": response}
     if (response.get("error") or {}).get("code") not in UNLISTED:
         return payload
     error = {**response["error"], "code": "server_error"}

@@ -70,6 +70,7 @@ _CALL_FORMATS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)
 _POSITIONS: Final = frozenset(("index", "start_index", "end_index"))
 """The position fields of an annotation."""
 
+_COMPACTION: Final = "compaction"
 _IMAGE: Final = "image_generation_call"
 _RELAYS: Final = frozenset(("id", "type", "status", "role", "content", "summary", "phase"))
 """The members of an item that the relay sets."""
@@ -167,7 +168,7 @@ class Output:
     @property
     def lacks_compaction(self) -> bool:
         """Whether a compaction was requested and there is none."""
-        return self.compacts and self._compaction is None
+        return self.compacts and not self.items
 
     def finish(self, status: ItemStatus) -> Iterator[OutputEvent]:
         """Finish the open items of an ended answer."""
@@ -184,7 +185,7 @@ class Output:
     def abandon(self) -> None:
         """Mark the open items of a truncated answer as incomplete."""
         self.write_down()
-        if self._compaction is not None:
+        if self.compacts:
             self.items.clear()
         for item in self._open():
             item.item["status"] = "incomplete"
@@ -364,19 +365,36 @@ class Output:
             case TextDelta(text=text):
                 data = ""
             case Opaque(format=name, data=data) if name == OPENAI_COMPACTION:
+                if self._complete_compaction(data):
+                    return
                 text = ""
+            case ProviderData() if (record := read_record(event)) is not None:
+                begins = not self.items and mapping(record.fields.get("item"))
+                if record.number in self._recorded or (
+                    begins and begins.get("type") == _COMPACTION
+                ):
+                    yield from self._take_record(event)
+                return
             case _:
                 return
         if self._compaction is None:
-            if not (data or text.strip()):
+            if self.items or not (data or text.strip()):
                 return
-            self._compaction, added = self._begin("compaction", "cmp", encrypted_content="")
+            self._compaction, added = self._begin(_COMPACTION, "cmp", encrypted_content="")
             yield added
         item = self._compaction.item
         item["encrypted_content"] = item["encrypted_content"] or data
         if text:
             self._compaction.pieces.append(text)
             yield "response.compaction.compacting", self._compaction.position
+
+    def _complete_compaction(self, data: str) -> bool:
+        """Set the content of the provider's own item; return False if none is open."""
+        for known in self._hosted.values():
+            if known.item.get("type") == _COMPACTION:
+                known.item["encrypted_content"] = data
+                return True
+        return False
 
     def _opaque(self, event: Opaque) -> Iterable[OutputEvent]:
         match event.format:
@@ -398,7 +416,9 @@ class Output:
                 yield from self._close_text("completed")
                 item, added = self._add(data)
             case name if name == OPENAI_COMPACTION:
-                item, added = self._begin("compaction", "cmp", encrypted_content=event.data)
+                if self._complete_compaction(event.data):
+                    return
+                item, added = self._begin(_COMPACTION, "cmp", encrypted_content=event.data)
             case name if name in (OPENAI_REASONING, OPENAI_ENCRYPTED):
                 if self._reasoning is not None and self._reasoning.recorded:
                     self._reasoning.item["encrypted_content"] = event.data
@@ -461,7 +481,8 @@ class Output:
                 begun, added = self._begin_reasoning(_members(item))
                 self._reasoning = begun
             case _:
-                prefix = make_prefix(item.get("id"), tag=tag_of(self.upstream))
+                own = item.get("type") == _COMPACTION  # goes to any upstream
+                prefix = "cmp" if own else make_prefix(item.get("id"), tag=tag_of(self.upstream))
                 shown = {"id": make_id(prefix, self._token, len(self.items))}
                 begun, added = self._add({**item, **shown})
                 self._hosted[number] = begun
@@ -488,7 +509,8 @@ class Output:
     def _end_hosted(self, number: int, item: dict[str, Any]) -> OutputEvent:
         known = self._hosted.pop(number)
         self._images.discard(number)
-        shown = {"id": known.item["id"]}
+        names = ("id", "encrypted_content") if item.get("type") == _COMPACTION else ("id",)
+        shown = {name: value for name, value in known.item.items() if name in names}
         known.item.clear()
         known.item |= {**item, **shown}
         if item.get("type") == _IMAGE and self._image_data is not None:

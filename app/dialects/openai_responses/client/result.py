@@ -280,10 +280,16 @@ def _error(error: ErrorInfo) -> dict[str, Any]:
 
 
 def _merge(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """Return our counts, and those that only the provider has."""
+    """Return our counts, and those that only the provider has.
+
+    Older hosts do not count written tokens, and their clients do not expect it.
+    """
     merged = {**theirs, **ours}
     for name in ("input_tokens_details", "output_tokens_details"):
         merged[name] = {**mapping(theirs.get(name)), **ours[name]}
+    found = mapping(theirs.get("input_tokens_details"))
+    if found and "cache_write_tokens" not in found:
+        del merged["input_tokens_details"]["cache_write_tokens"]
     return merged
 
 

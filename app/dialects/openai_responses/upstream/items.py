@@ -285,6 +285,7 @@ class Items:
         elif item.type == "reasoning":
             self._reasoning(item, raw)
         elif item.type == "compaction":
+            self._recorder.add(item, raw)
             self._builder.opaque(0, OPENAI_COMPACTION, string(raw.get("encrypted_content")))
         self._recorder.end(item, raw)
         item.done = True

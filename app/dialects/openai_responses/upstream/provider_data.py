@@ -104,6 +104,8 @@ class ProviderDataRecorder:
                 return  # emitted as `Opaque`
             if read_image(raw) is not None:
                 raw = {k: v for k, v in raw.items() if k != "result"}  # emitted as `Media`
+            if item.type == "compaction":  # whose content is emitted as `Opaque`
+                raw = {k: v for k, v in raw.items() if k != "encrypted_content"}
         elif item.recorded:
             members = self.list_members(raw)
             members.pop("encrypted_content", None)  # emitted at the end of its block
@@ -179,4 +181,4 @@ def _list_part_members(part: dict[str, Any]) -> dict[str, Any]:
 
 def _is_verbatim(item: OutputItem) -> bool:
     """Return whether an item is recorded as the provider sends it."""
-    return item.hosted or item.type not in (*_NORMALISED, "compaction", "")
+    return item.hosted or item.type not in (*_NORMALISED, "")
