@@ -16,6 +16,7 @@ from ..dialects.openai_responses.client.compaction import (
     render_compaction,
 )
 from ..dialects.openai_responses.client.format import CLIENT_FORMAT
+from ..dialects.openai_responses.client.renderer import MessageRenderer
 from ..dialects.openai_responses.client.result import (
     BACKGROUND,
     ECHO,
@@ -38,7 +39,7 @@ from .generation import Generation, StoredRequest
 from .request import AS_MESSAGES, read_limit, read_query
 from .stored_responses import StoredResponses
 
-_MESSAGES = CLIENT_FORMAT._replace(numbered_writer=MessageWriter)
+_MESSAGES = CLIENT_FORMAT._replace(numbered_writer=MessageWriter, renderer=MessageRenderer)
 
 
 class Create(Generation):

@@ -83,6 +83,32 @@ async def test_messages_are_the_data_of_the_frames_byte_for_byte(stream_id):
     assert "\\u2028" in messages[-1]
 
 
+@pytest.mark.parametrize(
+    ("last", "end"), [(send(""), "response.failed"), (Hold(), "error")], ids=["failed", "cancelled"]
+)
+async def test_incomplete_answer_ends_with_one_message(last: Step, end: str):
+    """A reader stops at the first, and would take the second for one of its next response."""
+    async with (
+        serve_script([head(), send(text("a")), last]) as (relay, upstream),
+        connect(relay) as connection,
+    ):
+        await ask(connection)
+        events = [json.loads(await connection.recv())]
+        while "delta" not in events[-1]:
+            events.append(json.loads(await connection.recv()))
+        if end == "error":
+            await relay.client.post(f"/v1/responses/{events[0]['response']['id']}/cancel")
+        events += await read(connection)
+        upstream.script = answer("b")
+        await ask(connection)
+        again = await read(connection)
+
+    assert [end] == [event["type"] for event in events if event["type"] in ENDS]
+    error = events[-1]["error"] if end == "error" else events[-1]["response"]["error"]
+    assert {"error": "cancelled", "response.failed": "server_error"}[end] == error["code"]
+    assert ["response.created", "response.completed"] == [again[0]["type"], again[-1]["type"]]
+
+
 async def test_answer_that_is_not_stored_is_continued_on_its_connection():
     async with serve_script(answer("a")) as (relay, upstream), connect(relay) as connection:
         await ask(connection, store=False)

@@ -61,3 +61,19 @@ class Renderer:
         data = _encode({"type": kind, "sequence_number": self._count, **fields})
         self._count += 1
         return Frame(data, kind)
+
+
+class MessageRenderer(Renderer):
+    """The messages of a WebSocket: readers stop at the first end, and the next is of the next
+    response. A cancelled one ends with `error`, since `response.incomplete` is a whole answer.
+    """
+
+    def feed(self, event: Event) -> Iterable[Frame]:
+        """Return the frames for the next event."""
+        frames = super().feed(event)
+        if not isinstance(event, StreamEnd):
+            return frames
+        *others, last = frames
+        if not others or others[-1].event != "error":
+            return [*others, last]
+        return [*others[:-1], last] if last.event == "response.failed" else others
