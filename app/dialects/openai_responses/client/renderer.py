@@ -20,6 +20,9 @@ _encode = msgspec.json.Encoder().encode
 class Renderer:
     """See `client_format.Renderer`."""
 
+    ends_once = False
+    """Whether an answer that did not complete has one event at its end."""
+
     def __init__(self, stream: str) -> None:
         self._response = Response(stream)
         self._count = 0
@@ -43,11 +46,15 @@ class Renderer:
                 response.feed(event)
                 for kind, fields in close_items(response):
                     yield self._frame(kind, fields)
-                if (error := response.render_error_event()) is not None:
-                    yield self._frame("error", error)
                 # The format has no event for a cancelled response.
                 cancelled = response.status == "cancelled"
                 last = "incomplete" if cancelled else response.status
+                if (error := response.render_error_event()) is not None:
+                    frame = self._frame("error", error)
+                    if cancelled or not self.ends_once:
+                        yield frame
+                    if cancelled and self.ends_once:
+                        return
                 yield self._state(last, response.output.last_fields)
             case _:
                 for kind, fields in response.output.feed(event):
@@ -68,12 +75,4 @@ class MessageRenderer(Renderer):
     response. A cancelled one ends with `error`, since `response.incomplete` is a whole answer.
     """
 
-    def feed(self, event: Event) -> Iterable[Frame]:
-        """Return the frames for the next event."""
-        frames = super().feed(event)
-        if not isinstance(event, StreamEnd):
-            return frames
-        *others, last = frames
-        if not others or others[-1].event != "error":
-            return [*others, last]
-        return [*others[:-1], last] if last.event == "response.failed" else others
+    ends_once = True
