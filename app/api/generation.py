@@ -210,6 +210,8 @@ class Generation(Endpoints):
             reader.leave()
             return self._failed(error, request, opened)
         client_format = self._accepted_format(request)
+        if client_format.post_writer is not None:
+            client_format = client_format._replace(numbered_writer=client_format.post_writer)
         return EventStream(
             reader,
             client_format.writer(reader.stream, after=0, retry_ms=self._retry_ms()),

@@ -123,6 +123,18 @@ class NumberedWriter:
         return self._skipped + self.count
 
 
+class UnnumberedWriter(NumberedWriter):
+    """Writes frames without ids and `retry`, from the first."""
+
+    def feed(self, *events: Event) -> bytes:
+        """Return the bytes of the next events' frames, which may be none."""
+        frames = [frame.data for frame in chain.from_iterable(map(self._renderer.feed, events))]
+        written = b"".join([b"data: %b\n\n" % data for data in frames])
+        if written.isascii():
+            return written
+        return b"".join([b"data: %b\n\n" % escape_line_ends(data) for data in frames])
+
+
 class MessageWriter(NumberedWriter):
     """Writes all frames of a renderer as JSON lines without ids: the messages of a connection."""
 
@@ -234,6 +246,8 @@ class ClientFormat(NamedTuple):
     request_headers: Sequence[str] = ()
     """Request headers that are part of the request's meaning."""
     numbered_writer: type[NumberedWriter] = NumberedWriter
+    post_writer: type[NumberedWriter] | None = None
+    """The writer for the answer to a POST, if it is another."""
     fast_writer: Callable[..., FrameWriter] | None = None
     """A faster writer than that, with the same bytes."""
 

@@ -1,6 +1,7 @@
 """Chat Completions towards clients: real sockets, and OpenAI's own Python client."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -40,23 +41,29 @@ async def serve(*, retries: int = 0) -> AsyncIterator[tuple[Upstream, Relay, Asy
         yield upstream, relay, client
 
 
-async def test_frames_have_ids_and_no_names():
+async def test_frames_of_a_post_are_data_alone_and_those_of_a_get_have_ids():
     async with serve() as (upstream, relay, _):
         upstream.script = HI
         async with relay.client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
-            messages = await read_messages(answer)
+            body = b"".join([piece async for piece in answer.aiter_bytes()])
             stream = answer.headers["stream-id"]
 
         assert 200 == answer.status_code
         assert "text/event-stream" in answer.headers["content-type"]
-        assert [f"{stream}.c{n}" for n in range(1, 6)] == [message.id for message in messages]
-        assert {"message"} == {message.event for message in messages}
-        assert "[DONE]" == messages[-1].data
-        again = await relay.client.get(
-            f"/v1/streams/{stream}/events?format=openai_chat&after={stream}.c3"
-        )
-        assert messages[3].data.encode() in again.content
-        assert messages[2].data.encode() not in again.content
+        sent = body.removesuffix(b"\n\n").split(b"\n\n")
+        assert all(re.fullmatch(rb"data: (\{.*\}|\[DONE\])", frame) for frame in sent)
+        assert b"data: [DONE]" == sent[-1]
+
+        # As many as were read name the next one.
+        url = f"/v1/streams/{stream}/events?format=openai_chat"
+        async with relay.client.stream("GET", f"{url}&after=3") as rest:
+            again = await read_messages(rest)
+        assert sent[3:] == [b"data: " + message.data.encode() for message in again]
+        assert [f"{stream}.c{n}" for n in (4, 5)] == [message.id for message in again]
+        headers = {"last-event-id": f"{stream}.c4"}
+        async with relay.client.stream("POST", PATH, json=ASK, headers=headers) as rest:
+            (last,) = await read_messages(rest)
+        assert ("[DONE]", f"{stream}.c5") == (last.data, last.id)
 
 
 async def test_members_of_the_provider_are_read_again_from_any_cursor():
@@ -74,8 +81,8 @@ async def test_members_of_the_provider_are_read_again_from_any_cursor():
         async with relay.client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
             messages = await read_messages(answer)
             stream = answer.headers["stream-id"]
-        for place, message in enumerate(messages[:-1]):
-            after = f"/v1/streams/{stream}/events?format=openai_chat&after={message.id}"
+        for place in range(len(messages) - 1):
+            after = f"/v1/streams/{stream}/events?format=openai_chat&after={place + 1}"
             async with relay.client.stream("GET", after) as rest:
                 again = await read_messages(rest)
             assert [m.data for m in messages[place + 1 :]] == [m.data for m in again]

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from ...answering.openai_errors import render_failure
-from ...client_format import ClientFormat
+from ...client_format import ClientFormat, UnnumberedWriter
 from .. import NAME
 from .renderer import Renderer
 from .request import Request, parse_request
@@ -26,4 +26,6 @@ CLIENT_FORMAT = ClientFormat(
     lingers=False,
     client_retries=True,
     breaks_off=_IGNORE_ERRORS,
+    # LiteLLM takes every other line for an empty chunk, and counts wrong tokens after them.
+    post_writer=UnnumberedWriter,
 )
