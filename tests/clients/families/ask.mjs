@@ -163,7 +163,8 @@ function uiStream(version) {
 }
 
 async function agUi(url, model, say, show) {
-  const { HttpAgent } = await import('@ag-ui/client');
+  // The one of the root: beside this program is what CopilotKit needs.
+  const { HttpAgent } = await import('../../../node_modules/@ag-ui/client/dist/index.mjs');
   const agent = new HttpAgent({ url: `${url}/v1/ag-ui` });
   agent.messages.push({ id: 'u1', role: 'user', content: PROMPT });
   let finish = null;
@@ -175,6 +176,38 @@ async function agUi(url, model, say, show) {
       onRunFinishedEvent: ({ event }) => (finish = event.outcome.type),
     },
   );
+  return finish;
+}
+
+async function copilotKit(url, model, say, show) {
+  const { CopilotKitCore } = await import('@copilotkit/core');
+  const { HttpAgent } = await import('@ag-ui/client');
+  const agent = new HttpAgent({ agentId: 'default', url: `${url}/v1/ag-ui` });
+  const core = new CopilotKitCore({ agents__unsafe_dev_only: { default: agent }, properties: { model } });
+  core.subscribe({ onError: ({ error }) => show(error.message) });
+  let finish = null;
+  agent.subscribe({
+    onTextMessageContentEvent: ({ event }) => say(event.delta),
+    onRunFinishedEvent: ({ event }) => (finish = event.outcome.type),
+  });
+  agent.addMessage({ id: 'u1', role: 'user', content: PROMPT });
+  await core.runAgent({ agent });
+  return finish;
+}
+
+async function tanStack(url, model, say, show) {
+  const { ChatClient, fetchServerSentEvents } = await import('@tanstack/ai-client');
+  let finish = null;
+  const client = new ChatClient({
+    connection: fetchServerSentEvents(`${url}/v1/ag-ui`, { reconnect: { maxAttempts: 2, delayMs: 10 } }),
+    forwardedProps: { model },
+    onChunk: ({ type, delta, outcome }) => {
+      if (type === 'TEXT_MESSAGE_CONTENT') say(delta);
+      if (type === 'RUN_FINISHED') finish = outcome.type;
+    },
+    onError: (error) => show(error.message),
+  });
+  await client.sendMessage(PROMPT);
   return finish;
 }
 
@@ -192,6 +225,8 @@ async function seseragi(url, model, say) {
 
 const CLIENTS = {
   'ag-ui': agUi,
+  copilotkit: copilotKit,
+  tanstack: tanStack,
   seseragi,
   'openai-node-chat': openAIChat,
   'openai-node-chat-helper': openAIChatHelper,

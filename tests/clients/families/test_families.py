@@ -48,6 +48,8 @@ FAMILIES = {
     "`useChat` 6": ("node", ("ai-6-ui",)),
     "`useChat` 7": ("node", ("ai-7-ui",)),
     "AG-UI 1": ("node", ("ag-ui",)),
+    "CopilotKit 1": ("node", ("copilotkit",)),
+    "TanStack AI 0.58": ("node", ("tanstack",)),
     "`seseragi.js`": ("node", ("seseragi",)),
 }
 """By the names in the table: the environment, and the clients of its program."""

@@ -38,12 +38,21 @@ def test_run_is_a_request_with_its_ids():
 
 
 def test_fields_that_the_protocol_does_not_know_are_ignored_by_name():
-    """TanStack AI's client sends `data`."""
     found = asked(HELLO, data={"a": 1}, later="", newer=None, **{"x" * 300: 1})
 
     assert ("data", "x" * 120) == found.chat.left_out
     many = {f"f{number}": 1 for number in range(200)}
     assert 50 == len(asked(HELLO, **many).chat.left_out)
+
+
+def test_copy_of_the_properties_is_that_of_a_client_that_wants_the_inputs_of_calls():
+    """TanStack AI's client sends them as `data` too."""
+    found = asked(HELLO, forwardedProps={"temperature": 1}, data={"temperature": 1})
+
+    assert () == tuple(found.chat.left_out or ())
+    assert "tool_inputs" in found.labels
+    assert "tool_inputs" in asked(HELLO, data={}).labels
+    assert "tool_inputs" not in asked(HELLO).labels
 
 
 def test_messages_of_all_roles():

@@ -113,6 +113,36 @@ def test_client_before_1_0_gets_no_outcome_that_it_refuses():
     assert ("RUN_ERROR", "cancelled") == (last["type"], last["code"])
 
 
+OF_TANSTACK = e.StreamStart(STREAM, "fast", 1700000000, {**LABELS, "tool_inputs": "custom"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [('{"city":"Ōsaka"}', {"city": "Ōsaka"}), ("{}", {}), ("SELECT 1", "SELECT 1"), ("{]}", "{]}")],
+)
+def test_client_that_runs_calls_by_an_event_is_given_the_input(arguments, given):
+    call = [
+        e.ToolCallStart(1, "call_x", "weather"),
+        e.ToolCallDelta(1, arguments),
+        e.ToolCallEnd(1, arguments),
+    ]
+    value = {"toolCallId": "call_x", "toolName": "weather", "input": given}
+    event = {"type": "CUSTOM", "name": "tool-input-available", "value": value}
+
+    assert event in sent([OF_TANSTACK, *START[1:], *call, DONE])
+    assert event not in sent([*START, *call, DONE])
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted", "cancelled"])
+def test_no_input_is_given_of_a_call_that_must_not_run(status):
+    cut = [*CALL[:-1], e.ToolCallEnd(1, '{"city":', incomplete=True)]
+    ends = [(CALL, e.StreamEnd(status, "error")), (cut, DONE)]
+    for calls, end in ends:
+        found = sent([OF_TANSTACK, *START[1:], *calls, end])
+
+        assert "tool-input-available" not in {event.get("name") for event in found}
+
+
 @pytest.mark.parametrize("text_first", [True, False])
 def test_calls_and_text_are_one_message(text_first):
     parts = [TEXT, CALL] if text_first else [CALL, TEXT]

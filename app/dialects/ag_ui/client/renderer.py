@@ -50,12 +50,17 @@ VERSION = "1.0"
 PROTOCOL_VERSION = "protocol_version"
 """The label of a run with the client's version, which clients send from 1.0 on."""
 
+TOOL_INPUTS = "tool_inputs"
+"""The label of a run whose client, TanStack AI's, runs a call when a `CUSTOM` event says so."""
+
 PROVIDER_CALL = "provider_"
 """The beginning of the ids of calls that the provider executed."""
 
 _INCOMPLETE: Final = "The answer ended within this call. It was not run."
 
 RunEvent = dict[str, Any]
+
+_raw: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Renderer:
@@ -68,12 +73,16 @@ class Renderer:
         self._is_before_1 = False
         """Whether the client is older than 1.0: the strict schema of `@ag-ui/client` 0.0.54 to
         0.0.59 knows no outcome `cancelled`, and no ids of pending calls."""
+        self._gives_inputs = False
+        """Whether the client runs a call only for a `CUSTOM` event with the input."""
         self._target: StreamTarget | None = None
         self._messages: dict[int, str] = {}
         """The message of each open block of text or reasoning."""
         self._texts = 0
         self._calls: dict[int, str] = {}
         """The calls by block; they end with the run."""
+        self._inputs: dict[int, RunEvent] = {}
+        """The names and, at their ends, the inputs of the calls for such a client."""
         self._incomplete: set[int] = set()
         """The calls among them that were cut."""
         self._provider_calls: dict[int, bool] = {}
@@ -132,6 +141,8 @@ class Renderer:
                 # Clients run a call once it ends: it may only end with a completed stream.
                 if event.incomplete:
                     self._incomplete.add(event.block)
+                elif self._gives_inputs:
+                    self._inputs[event.block]["input"] = _read_input(event.arguments)
                 return ()
             case Opaque():
                 return self._take_opaque(event)
@@ -156,6 +167,7 @@ class Renderer:
             "runId": labels.get("run_id", f"run_{self._token}"),
         }
         self._is_before_1 = PROTOCOL_VERSION not in labels
+        self._gives_inputs = TOOL_INPUTS in labels
         parent = labels.get("parent_run_id")
         parents = {} if parent is None else {"parentRunId": parent}
         yield {"type": "RUN_STARTED", **self._run, "protocolVersion": VERSION, **parents}
@@ -178,6 +190,7 @@ class Renderer:
 
     def _start_call(self, event: ToolCallStart) -> RunEvent:
         call = self._calls[event.block] = show_call(self._stream, event.id)
+        self._inputs[event.block] = {"toolCallId": call, "toolName": event.name}
         return self._announce_call(call, event.name)
 
     def _announce_call(self, call: str, name: str) -> RunEvent:
@@ -242,6 +255,9 @@ class Renderer:
                 yield from self._end_tool(block, _INCOMPLETE)
             else:
                 yield {"type": "TOOL_CALL_END", "toolCallId": call}
+                if self._gives_inputs and event.status == "completed":
+                    value = self._inputs[block]
+                    yield {"type": "CUSTOM", "name": "tool-input-available", "value": value}
             if opaque := self._opaque.pop(block, None):
                 yield _encrypted("tool-call", call, SignatureFields(opaque=opaque))
         outcome: RunEvent = {"type": "cancelled"}
@@ -280,6 +296,14 @@ def _cost(event: StreamEnd) -> RunEvent:
     if event.usage is not None and event.usage.estimated:
         fields["usageEstimated"] = True
     return fields
+
+
+def _read_input(arguments: str) -> Any:
+    """Return the input as JSON, or as it is: that of a custom tool is free text."""
+    try:
+        return _raw.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
 
 
 def _start_reasoning(message: str) -> Iterable[RunEvent]:

@@ -32,7 +32,7 @@ from ...answering.attachments import build_part
 from ...answering.chat_options import OPTIONS, build_chat
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import parse_signature_fields
-from .renderer import PROTOCOL_VERSION, PROVIDER_CALL
+from .renderer import PROTOCOL_VERSION, PROVIDER_CALL, TOOL_INPUTS
 
 
 class AgUiObject(msgspec.Struct, frozen=True, rename="camel"):
@@ -148,6 +148,8 @@ _decoder = msgspec.json.Decoder(RunAgentInput)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MAX_UNKNOWN = 50
 """The maximum number of unknown fields that are named in a notice."""
+_MIRROR = "data"
+"""A field of TanStack AI's client alone, with a copy of `forwardedProps`."""
 _KNOWN = frozenset(RunAgentInput.__struct_encode_fields__)
 
 
@@ -178,7 +180,8 @@ def parse_request(body: bytes) -> ParsedRequest:
             options["tools"] = [*msgspec.to_builtins(run_tools), *more]
     messages = Conversation(run.messages).read()
     chat = build_chat(_add_context(messages, run.context or ()), options, path="forwardedProps")
-    if unknown := _list_unknown(body):
+    fields = _fields.decode(body)
+    if unknown := _list_unknown(fields):
         chat = msgspec.structs.replace(chat, left_out=unknown)
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}
     if run.parent_run_id is not None:
@@ -186,13 +189,17 @@ def parse_request(body: bytes) -> ParsedRequest:
     tags = labels
     if run.protocol_version is not None:
         labels = {**labels, PROTOCOL_VERSION: run.protocol_version}
+    if _MIRROR in fields:
+        labels = {**labels, TOOL_INPUTS: "custom"}
     return ParsedRequest(chat, labels=labels, tags=tags)
 
 
-def _list_unknown(body: bytes) -> tuple[str, ...]:
-    """Return the fields that the protocol does not know, such as `data` of TanStack AI's client."""
+def _list_unknown(fields: dict[str, msgspec.Raw]) -> tuple[str, ...]:
+    """Return the names of those that the protocol does not know."""
     names = []
-    for name, value in _fields.decode(body).items():
+    for name, value in fields.items():
+        if name == _MIRROR and value == fields.get("forwardedProps"):
+            continue
         if name not in _KNOWN and parse_part(value, path=name[:80]) not in (None, {}, [], ""):
             names.append(name[:120])
     return tuple(names[:MAX_UNKNOWN])
