@@ -58,6 +58,25 @@ def test_no_client_shows_nothing():
     assert {len(COLUMNS)} == {len(cells) for cells in table.values()}
 
 
+def test_versions_of_the_page_are_those_that_are_installed():
+    folders = ("", "tests/clients/ai_sdk", "tests/clients/families")
+    locks = [json.loads((ROOT / one / "package-lock.json").read_text("utf-8")) for one in folders]
+    installed = {
+        (one.get("name") or path.rpartition("node_modules/")[2], one.get("version"))
+        for lock in locks
+        for path, one in lock["packages"].items()
+    }
+    _, _, table = (ROOT / FRAMEWORKS).read_text("utf-8").partition("## Versions that are tested")
+    shown = {
+        (name, version)
+        for name, versions in re.findall(r"`([^`]+)` ([\d., ]+)", table)
+        for version in re.findall(r"[\d.]+", versions)
+    }
+
+    assert len(shown) > 10
+    assert set() == shown - installed
+
+
 def test_settings_of_editors_lead_to_the_relay():
     (provider,) = json.loads(block("vscode", AGENTS))
     (model,) = provider["models"]

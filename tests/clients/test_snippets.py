@@ -1,8 +1,8 @@
 """The code of docs/clients runs as it stands there; only the relay's address differs.
 
 That of ai-sdk.md is a page, which tests/e2e/test_usechat.py runs; that of the README is run by
-tests/test_docs.py and tests/e2e/test_page.py, those of frameworks.md by tests/clients/families, and
-those of agents.md by tests/agents.
+tests/test_docs.py and tests/e2e/test_page.py, those of frameworks.md, copilotkit.md and tanstack-ai.md
+by tests/clients/families, and those of agents.md by tests/agents.
 """
 
 import re
@@ -38,6 +38,8 @@ ELSEWHERE = {
     ("ai-sdk.md", "provider"),
     ("openai.md", "stored"),
     *(("agents.md", name) for name in BLOCKS),
+    ("copilotkit.md", "copilotkit"),
+    ("tanstack-ai.md", "tanstack"),
     ("codex.md", "built-in"),
     ("codex.md", "config"),
 }

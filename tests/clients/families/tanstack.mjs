@@ -24,13 +24,17 @@ async function fetchClient(...request) {
   const response = await fetch(...request);
   requests += 1;
   if (!leave || requests > 1) return response;
-  const reader = response.body.getReader();
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
   const body = new ReadableStream({
     async pull(controller) {
-      const { value } = await reader.read();
-      if (!hasText) return controller.enqueue(value);
-      await reader.cancel();
-      controller.error(new TypeError('lost'));
+      const end = () => text.indexOf('\n\n', text.indexOf('TEXT_MESSAGE_CONTENT') >>> 0);
+      if (end() >= 0) {
+        await reader.cancel();
+        return controller.error(new TypeError('lost'));
+      }
+      while (end() < 0) text += (await reader.read()).value;
+      controller.enqueue(new TextEncoder().encode(text.slice(0, end() + 2)));
     },
   });
   return new Response(body, response);

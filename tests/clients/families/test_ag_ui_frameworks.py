@@ -24,20 +24,26 @@ from app.testing.upstream import text as said
 from tests.clients.families.faults import ERROR
 from tests.clients.programs import run
 from tests.needs import file, program
-from tests.serving import Relay, serve_relay, serve_script
+from tests.serving import Relay, chat, serve_relay, serve_script, text_of
+from tests.test_docs import block
 
 pytestmark = pytest.mark.proving
 
 HERE = Path(__file__).parent
 CLIENTS = {"copilotkit": "@copilotkit/core", "tanstack": "@tanstack/ai-client"}
+PAGES = {"copilotkit": "copilotkit", "tanstack": "tanstack-ai"}
 CLEAN: list[Step] = [head(), send(said("a") + said("b") + FINISH + USAGE + DONE)]
+
+
+def node(client: str) -> str:
+    how = "run npm ci --prefix tests/clients/families"
+    file(HERE / "node_modules" / CLIENTS[client] / "package.json", how=how)
+    return program("node")
 
 
 async def talk(client: str, relay: Relay, *runs: dict[str, Any]) -> dict[str, Any]:
     """Return what a client has after some runs; it must not complain of what it got."""
-    how = "run npm ci --prefix tests/clients/families"
-    file(HERE / "node_modules" / CLIENTS[client] / "package.json", how=how)
-    command = (program("node"), HERE / f"{client}.mjs", relay.url, json.dumps(runs))
+    command = (node(client), HERE / f"{client}.mjs", relay.url, json.dumps(runs))
     found: dict[str, Any] = json.loads(await run(*command))
     assert [] == found["complaints"]
     return found
@@ -133,10 +139,30 @@ async def test_answer_that_is_not_whole_is_an_error_and_keeps_the_text(client, e
 
 
 async def test_lost_connection_is_resumed_and_nothing_shown_twice():
-    rest = [send(said("a")), wait(0.02), send(said("b")), wait(0.02), send(said("c") + FINISH + DONE)]
+    rest = [
+        send(said("a")),
+        wait(0.02),
+        send(said("b")),
+        wait(0.02),
+        send(said("c") + FINISH + DONE),
+    ]
     async with serve_script([head(), *rest]) as (relay, upstream):
         found = await talk("tanstack", relay, {"say": "hello", "leave": "continue"})
 
         assert [("user", "hello"), ("assistant", "abc")] == texts(found)
         assert ([], ["ready"], 1) == (found["errors"], found["states"], len(upstream.calls))
         assert 2 == found["requests"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_block_of_its_page_writes_the_whole_answer(client):
+    async with serve_relay(demo_pace=0) as relay:
+        code = block(client, f"docs/clients/{PAGES[client]}.md")
+        assert 1 == code.count("localhost:8000")
+        code = code.replace("localhost:8000", f"127.0.0.1:{relay.port}")
+        start = (node(client), "--input-type=module", "--eval")
+        written = await run(*start, code, folder=HERE, quiet=True)
+        answer = text_of(await chat(relay, messages=[{"role": "user", "content": "Hi"}]))
+
+    assert len(answer) > 100
+    assert answer == written
