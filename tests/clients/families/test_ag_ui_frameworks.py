@@ -139,7 +139,7 @@ async def test_answer_that_is_not_whole_is_an_error_and_keeps_the_text(client, e
 
 
 async def test_lost_connection_is_resumed_and_nothing_shown_twice():
-    rest = [
+    rest: list[Step] = [
         send(said("a")),
         wait(0.02),
         send(said("b")),

@@ -121,7 +121,7 @@ OF_TANSTACK = e.StreamStart(STREAM, "fast", 1700000000, {**LABELS, "tool_inputs"
     [('{"city":"Ōsaka"}', {"city": "Ōsaka"}), ("{}", {}), ("SELECT 1", "SELECT 1"), ("{]}", "{]}")],
 )
 def test_client_that_runs_calls_by_an_event_is_given_the_input(arguments, given):
-    call = [
+    call: list[e.Event] = [
         e.ToolCallStart(1, "call_x", "weather"),
         e.ToolCallDelta(1, arguments),
         e.ToolCallEnd(1, arguments),
@@ -135,7 +135,7 @@ def test_client_that_runs_calls_by_an_event_is_given_the_input(arguments, given)
 
 @pytest.mark.parametrize("status", ["failed", "interrupted", "cancelled"])
 def test_no_input_is_given_of_a_call_that_must_not_run(status):
-    cut = [*CALL[:-1], e.ToolCallEnd(1, '{"city":', incomplete=True)]
+    cut: list[e.Event] = [*CALL[:-1], e.ToolCallEnd(1, '{"city":', incomplete=True)]
     ends = [(CALL, e.StreamEnd(status, "error")), (cut, DONE)]
     for calls, end in ends:
         found = sent([OF_TANSTACK, *START[1:], *calls, end])
