@@ -21,8 +21,7 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "features.md"
 ASK = {"role": "user", "content": "Hello"}
 HEAD = """# Features of each format
 
-The fields of a request that each upstream format supports; [providers](providers/README.md) lists the format of each provider.
-The table is made from the code, by `python -m tests.test_features`.
+The fields of a request that each upstream format supports (a table made by `python -m tests.test_features`); [providers](providers/README.md) lists the format of each provider.
 
 - yes: sent.
 - dropped: the format has no place for it. The `notice` `field_ignored` says so.
@@ -134,21 +133,21 @@ def outcome(dialect: str, request: dict[str, Any]) -> str:
 
 
 def render() -> str:
-    """Formats that support the same share a column; what all support has no row."""
+    """Formats and features of the same outcomes share a column or a row; "yes" has no row."""
     columns: dict[tuple[str, ...], list[str]] = {}
     for name in UPSTREAM_FORMATS:
         cells = tuple(outcome(name, request) for request in FEATURES.values())
         columns.setdefault(cells, []).append(f"`{name}`")
-    rows = dict(zip(FEATURES, zip(*columns, strict=True), strict=True))
-    common = [feature for feature, cells in rows.items() if {*cells} == {"yes"}]
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for feature, cells in zip(FEATURES, zip(*columns, strict=True), strict=True):
+        rows.setdefault(cells, []).append(feature)
+    common = rows.pop(("yes",) * len(columns))
     lines = [
         f"{HEAD}\nAll formats support: {'; '.join(common)}.\n",
         f"| | {' | '.join(', '.join(names) for names in columns.values())} |",
         "|" + "---|" * (len(columns) + 1),
+        *(f"| {'; '.join(names)} | {' | '.join(cells)} |" for cells, names in rows.items()),
     ]
-    for feature, cells in rows.items():
-        if feature not in common:
-            lines.append(f"| {feature} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -80,7 +80,7 @@ def carries(client_format: str, events: Sequence[e.Event]) -> bool:
 
 
 def render() -> str:
-    """Everything that some format lacks is a row; the native one carries all."""
+    """What the same formats lack is one row; the native one carries all."""
     names = [name for name in CLIENT_FORMATS if name != "native"]
     carried = {
         feature: [carries(name, events) for name in names] for feature, events in CARRIED.items()
@@ -92,9 +92,13 @@ def render() -> str:
         f"| | {' | '.join(f'`{name}`' for name in names)} |",
         "|" + "---|" * (len(names) + 1),
     ]
+    rows: dict[tuple[bool, ...], list[str]] = {}
     for feature, cells in carried.items():
-        if not all(cells):
-            lines.append(f"| {feature} | {' | '.join('yes' if cell else '' for cell in cells)} |")
+        rows.setdefault(tuple(cells), []).append(feature)
+    for same, features in rows.items():
+        if not all(same):
+            cells = " | ".join("yes" if cell else "" for cell in same)
+            lines.append(f"| {', '.join(features)} | {cells} |")
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@
 
 import json
 import tempfile
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -151,14 +152,29 @@ def outcome(client: str, feature: str, dialect: str) -> str:
 
 
 def render() -> str:
+    """Dialects and features with the same outcomes share a column or a row; "yes" has no row."""
     lines = []
     for client, features in FEATURES.items():
-        lines += ["", f"| `{client}` | {' | '.join(f'`{name}`' for name in UPSTREAMS)} |"]
-        lines.append("|" + "---|" * (len(UPSTREAMS) + 1))
-        for feature in features:
-            cells = [outcome(client, feature, dialect) for dialect in UPSTREAMS]
-            lines.append(f"| {feature} | {' | '.join(cells)} |")
+        outcomes = {
+            feature: [outcome(client, feature, dialect) for dialect in UPSTREAMS]
+            for feature in features
+        }
+        everywhere = [name for name, cells in outcomes.items() if {*cells} == {"yes"}]
+        partly = {name: cells for name, cells in outcomes.items() if name not in everywhere}
+        columns = joined(zip(UPSTREAMS, zip(*partly.values(), strict=True), strict=True), "`{}`")
+        rows = joined(zip(partly, zip(*columns.values(), strict=True), strict=True), "{}")
+        lines += ["", f"Every provider receives from `{client}`: {', '.join(everywhere)}."]
+        lines += ["", f"| `{client}` | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
+        lines += [f"| {names} | {' | '.join(cells)} |" for names, cells in rows.items()]
     return "\n".join(lines).strip()
+
+
+def joined(named: Iterable[tuple[str, tuple[str, ...]]], form: str) -> dict[str, tuple[str, ...]]:
+    """Join the names of equal cells, in the order of the first ones."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, cells in named:
+        names.setdefault(cells, []).append(form.format(name))
+    return {", ".join(alike): cells for cells, alike in names.items()}
 
 
 def test_the_document_says_what_the_code_does() -> None:
