@@ -236,7 +236,7 @@ def _build_starts(schemas: "_Schemas") -> dict[tuple[str, str], Operation]:
         whole = {"application/json": {"schema": schemas.get(Result if one is NATIVE else dict)}}
         content = {**(whole if one is not UI else {}), **stream["content"]}
         answers = {"200": {**stream, "content": content}, "202": Accepted}
-        summary = f"Start a generation, in the format {name}"
+        summary = "Generate an answer" + ("" if one is NATIVE else f", for clients of {name}")
         found["POST", one.path] = Operation(summary, one.request_type, answers=answers)
     return found
 

@@ -161,7 +161,7 @@ export const JAPANESE = {
   'joined at 1': '1 から参加',
   'all {count} events': '{count} イベントすべて',
   'All {count} events, the first of them sent before it came.': '{count} イベントすべて。はじめの部分は参加する前のものです。',
-  'Away for {away} s. Missed {from} to {to}, and has them all.': '{away} 秒の切断。{from} から {to} を逃し、すべて取り戻しました。',
+  'Cut off for {away} s. It missed events {from} to {to}, then received every one of them.': '{away} 秒の切断。{from} から {to} を逃し、すべて取り戻しました。',
   '{share} % of the answer. To have the rest it must ask again, and pay again.': '回答の {share} % だけ。残りを読むには、もう一度質問し、もう一度支払うことになります。',
   'The client and the second tab have the same text as the relay, to the last character.': 'クライアントと二つ目のタブの文章は、リレーのものと最後の一文字まで同じです。',
   'The texts differ: that is a defect of the relay.': '文章が一致しません。リレーの不具合です。',

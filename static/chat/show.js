@@ -161,7 +161,7 @@ export class Show {
     const { cut, size: count } = pane;
     if (!cut) return pane.show('whole', say('all {count} events', { count }), say('All {count} events, the first of them sent before it came.', { count }));
     pane.show('whole', say('lost at {at}, resumed at {resumed}', cut),
-      say('Away for {away} s. Missed {from} to {to}, and has them all.', { away: (cut.awayMs / 1000).toFixed(1), from: cut.at + 1, to: cut.caughtUp }));
+      say('Cut off for {away} s. It missed events {from} to {to}, then received every one of them.', { away: (cut.awayMs / 1000).toFixed(1), from: cut.at + 1, to: cut.caughtUp }));
   }
 
   /** Ask the relay what it was, and count what the readers have. */
