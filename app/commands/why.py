@@ -226,7 +226,7 @@ def _read_line(story: Story, fields: Mapping[str, Any], number: int) -> None:
             what, after = f"attempt {fields.get('attempt')}", fields.get("attempt_s")
             failed = f"{what} at {fields.get('target')} failed"
             failed += f" after {after} s" if after else ""
-            words = (fields.get("code"), fields.get("provider_message"), fields.get("then"))
+            words = map(fields.get, ("code", "provider_message", "cause", "then"))
             story.note(what, at, failed, reply and f"HTTP {reply}", *words)
         case "stream ended":
             story.learn({**fields, "target": fields.get("upstream")}, *FACTS)

@@ -37,6 +37,8 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
     """From the request to the end of the attempt."""
     code: str | None = None
     """The error code of the attempt, if it failed."""
+    cause: str = ""
+    """Why its connection failed, without secrets; "" for other failures."""
     reconnects: int = 0
     """How often its answer was read on after a broken connection."""
     resent: bool = False

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 import msgspec
-import structlog
 
 from ..dialects.reading.rate_limits import read_wait
 from ..dialects.upstream_format import Decoder
@@ -51,8 +50,6 @@ NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _QUERY = re.compile(r"\?[^\s'\"]+")
 """The query of a URL in an error message, which may contain a key."""
-
-log = structlog.get_logger("seseragi.generation")
 
 
 class TargetCall(msgspec.Struct, kw_only=True, eq=False):
@@ -141,6 +138,8 @@ class Call(TargetCall, kw_only=True, eq=False):
     _stopped_at: float | None = None
     """When it was stopped from outside."""
     _provider_message: str = ""
+    _cause: str = ""
+    """Why its connection failed, without secrets."""
     _over: bool = False
     """Whether the provider has ended its answer."""
     _first: int | None = None
@@ -204,8 +203,7 @@ class Call(TargetCall, kw_only=True, eq=False):
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
             return self._cut(late)
         except FAILURES as failure:
-            shown = _QUERY.sub("?...", self.target.upstream.redact(str(failure)))[:300]
-            log.warning("upstream connection failed", upstream=upstream, error=shown)
+            self._cause = _QUERY.sub("?...", self.target.upstream.redact(str(failure)))[:300]
             answered = deadlines.taken
             self.billable = self.billable and self.may_bill(failure, answered=answered)
             full = self.reading.full
@@ -370,6 +368,7 @@ class Call(TargetCall, kw_only=True, eq=False):
             ],
             duration_s=self._clock() - self._called_at,
             code=self.code,
+            cause=self._cause,
             reconnects=0 if self.resumption is None else self.resumption.reconnects,
             resent=self.resent,
         )

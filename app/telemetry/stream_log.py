@@ -111,6 +111,7 @@ def _reply_of(reply: ProviderReply | None) -> dict[str, Any]:
         "http_status": reply.http_status,
         "upstream_request_id": reply.request_id or None,
         "provider_message": reply.provider_message or None,
+        "cause": reply.cause or None,
         "reconnects": reply.reconnects or None,
         "attempt_s": _rounded(reply.duration_s),
     }

@@ -31,6 +31,7 @@ FAILED = {
     **{
         "code": "upstream_overloaded",
         "provider_message": "no \x1b[31mroom",
+        "cause": "peer closed connection",
         "upstream_request_id": "req_9",
     },
     **{"attempt_s": 0.8, "then": "asking 'other/m' instead", "timestamp": AT_NOON.format(1)},
@@ -84,7 +85,7 @@ def test_log_tells_the_attempts_the_requests_and_the_end_in_their_order(why, log
     assert [
         "request for fast",
         "attempt 1 at openai/m failed after 0.8 s, HTTP 529, upstream_overloaded, "
-        "no \\x1b[31mroom, asking 'other/m' instead",
+        "no \\x1b[31mroom, peer closed connection, asking 'other/m' instead",
         "other/m began to answer",
         "POST /v1/chat: 200, 9416 bytes, not to its end",
         "GET /v1/chat: 200, 9416 bytes, not to its end",

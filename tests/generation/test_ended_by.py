@@ -191,6 +191,26 @@ async def test_attempt_that_failed_has_a_line_with_what_the_provider_said_and_ca
     assert 0 <= line["attempt_s"] < 20
 
 
+@pytest.mark.parametrize("case", ["cut by the provider", "silent"])
+async def test_cut_answer_is_one_warning_with_its_stream(case: str) -> None:
+    async with ended(CASES[case]) as (_, stream, logs):
+        pass
+
+    (line,) = [line for line in logs if line["log_level"] == "warning"]
+    assert ("attempt failed", stream) == (line["event"], line["stream"])
+    assert (case == "cut by the provider") == ("cause" in line), line
+
+
+@pytest.mark.parametrize(("quoted", "shown"), [(KEY, "[key]"), ("/v1?sig=hidden", "/v1?...")])
+async def test_cause_of_a_failed_connection_has_no_secret(quoted: str, shown: str) -> None:
+    async with ended(Case("provider", "failed", [send(f"{quoted}\r\n\r\n")])) as (_, _, logs):
+        pass
+
+    (line,) = [line for line in logs if line["log_level"] == "warning"]
+    assert shown in line["cause"]
+    assert quoted not in repr(logs)
+
+
 async def test_line_of_a_stream_says_by_what_id_the_provider_knows_its_call() -> None:
     async with ended(CASES["stopped by its owner"]) as (_, _, logs):
         pass

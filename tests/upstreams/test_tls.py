@@ -42,7 +42,7 @@ async def ask(base_url: str) -> tuple[dict[str, Any], list[str]]:
         async with serve_relay(environ={"OPENAI_BASE_URL": base_url}) as relay:
             body = {**HELLO, "model": "openai/m", "stream": False}
             answer = (await relay.client.post("/v1/chat", json=body)).json()
-    failed = [entry["error"] for entry in logs if entry["event"] == "upstream connection failed"]
+    failed = [line.get("cause", "") for line in logs if line["event"] == "attempt failed"]
     return answer, failed
 
 
