@@ -73,6 +73,20 @@ async def test_key_is_shown_once_alone_and_lets_in_until_it_is_revoked(capsys, t
     assert None is await keys.verify(made)
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_file_that_others_may_read_is_told(mode, capsys, tmp_path, monkeypatch):
+    shown = tmp_path / "app.key"
+    shown.touch()
+    shown.chmod(mode)
+    with shown.open("w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        _, told = key(capsys, "new", "my-app")
+
+    assert KEY.fullmatch(shown.read_text())
+    assert (mode != 0o600) == ("Warning: others may read the file with the key" in told)
+    assert (mode != 0o600) == ("umask 077" in told)
+
+
 def test_all_that_can_be_said_of_a_key(capsys, tmp_path):
     arguments = (
         *("new", "app", "--user", "ann", "--tenant", "会社"),
