@@ -19,6 +19,11 @@ OLD_NAMES: Final = {
     "max_requests_bytes": "max_request_memory_bytes",
 }
 """The new names of renamed settings and keys of tables; also for the ends of variables."""
+OTHER_WORDS: Final = {
+    "api_key": "; a provider's key is in the variable that key_env of its [upstream.NAME] names",
+    "fallbacks": "; fallbacks are the further targets of a [[route]]",
+}
+"""Hints for names of other programs, which resemble other settings or none."""
 
 
 class SettingsError(Exception):
@@ -45,10 +50,13 @@ def convert(value: Any, form: Any, place: str) -> Any:
 
 
 def suggest_name(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Return the new name of a renamed setting, else a suggestion for a misspelled one."""
-    new = OLD_NAMES.get(name.removeprefix(prefix).lower(), "")
+    """Return a hint for an unknown setting, as the end of a sentence; "" if there is none."""
+    word = name.removeprefix(prefix).lower()
+    new = OLD_NAMES.get(word, "")
     new = f"{prefix}{new.upper()}" if prefix else new
-    return f"; it was renamed: write {new!r}" if new in known else suggest(name, known)
+    if new in known:
+        return f"; it was renamed: write {new!r}"
+    return OTHER_WORDS.get(word) or suggest(name, known)
 
 
 def same_fields(source: object, form: Any) -> dict[str, Any]:

@@ -30,6 +30,11 @@ CONTENT_SPANS: Final = 256
 CONTENT_BATCH: Final = 32
 """Spans with content take up to 320 KB: at most 80 MB are queued, and 10 MB sent at once."""
 
+KEYS: Final = (
+    *SCALARS, "auth", "hook", "issuer", "key", "limits", "price", "route", "tenant", "upstream",
+)  # fmt: skip
+"""The keys of the file."""
+
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -61,7 +66,7 @@ def load_settings(
     prices = build_prices(table.pop("price", []), where)
     for key in table:
         if key not in SCALARS:
-            raise SettingsError(f"{where}unknown key {key!r}{suggest_name(key, SCALARS)}")
+            raise SettingsError(f"{where}unknown key {key!r}{suggest_name(key, KEYS)}")
     values = {name: _convert(name, value, f"{where}{name}") for name, value in table.items()}
     values |= _read_variables(environ)
     for name, value in (overrides or {}).items():

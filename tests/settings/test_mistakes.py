@@ -14,6 +14,11 @@ KEY = "sk-0123456789abcdef"
 X = '[upstream.x]\nbase_url = "https://a.example"\n'
 ALL = [
     ("unknown key", "prot = 1", {}, "seseragi.toml: unknown key 'prot'; did you mean 'port'?"),
+    ("misspelled table", "[upstrem.x]", {}, "seseragi.toml: unknown key 'upstrem'; did you mean 'upstream'?"),
+    ("plural of a table", "[[routes]]", {}, "seseragi.toml: unknown key 'routes'; did you mean 'route'?"),
+    ("key as elsewhere", f"{X}api_key = '{KEY}'", {}, "seseragi.toml: upstream.x: unknown key 'api_key'; a provider's key is in the variable that key_env of its [upstream.NAME] names"),
+    ("key in a variable", "", {"SESERAGI_API_KEY": KEY}, "SESERAGI_API_KEY is unknown; a provider's key is in the variable that key_env"),
+    ("fallbacks as elsewhere", "fallbacks = ['a/x']", {}, "seseragi.toml: unknown key 'fallbacks'; fallbacks are the further targets of a [[route]]"),
     ("bad type", 'port = "x"', {}, "seseragi.toml: port: 'x' cannot be used: give a whole number"),
     ("out of range", "port = 99999", {}, "port: 99999 cannot be used: give a whole number, 65535 or less"),
     ("proxy by name", 'trusted_proxies = ["caddy"]', {}, "trusted_proxies: 'caddy' cannot be used: give the address of a proxy, or a network such as '10.0.0.0/8'"),
@@ -97,6 +102,7 @@ ROUTES = [
     ("[[route]]\nname = 'r'\ntargets = [{ modell = 'a/x' }]", "route[1] ('r').targets[0]: unknown key 'modell'; did you mean 'model'?"),
     ("[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', order = 0 }]", "targets[0].order: "),
     ("[[route]]\nname = 'r'\ntarget = ['a/x']", "route[1] ('r'): unknown key 'target'; did you mean 'targets'?"),
+    ("[[route]]\nname = 'r'\ntargets = ['a/x']\nfallbacks = ['b/x']", "route[1] ('r'): unknown key 'fallbacks'; fallbacks are the further targets of a [[route]]"),
     ("[[route]]\nname = 'r'\ntargets = [1]", "route[1] ('r').targets[0]: give a string or a table"),
     ("[[route]]\nname='r'\ntargets=['a/x']\n[[route]]\nname='r'\ntargets=['a/x']\n", "route 'r': the name is used twice"),
     ("[[route]]\nname='r'\ntargets=['a/x']\naliases=['s']\n[[route]]\nname='s'\ntargets=['a/x']\n", "route 'r': the alias 's' is a route's name"),
