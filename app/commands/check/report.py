@@ -174,7 +174,7 @@ def lines(report: CheckReport) -> Iterator[str]:
             yield f"        -> {escape(problem.advice)}"
     statuses = [row.status for row in report.targets]
     counts = [f"{n} {status}" for status in _MARKS if (n := statuses.count(status))]
-    more = "" if report.cost_complete else " and what has no known price"
+    more = "" if report.cost_complete else " without calls of unknown price"
     cost = f"{report.cost_usd or '0'} USD{more}"
     yield f"{', '.join(counts)}; {count(report.calls, 'call')}, {cost}"
 
@@ -191,7 +191,8 @@ def _summary(call: CallReport | None) -> str:
     if call is None:
         return ""
     first = "" if call.first_event_s is None else f" (first event {call.first_event_s:.2f} s)"
-    return f"{call.duration_s:.2f} s{first}; {call.cost_usd or 'unknown'} USD"
+    cost = "price unknown" if call.cost_usd is None else f"{call.cost_usd} USD"
+    return f"{call.duration_s:.2f} s{first}; {cost}"
 
 
 def count(number: int, noun: str) -> str:
