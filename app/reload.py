@@ -21,6 +21,7 @@ from .ledger.config import LimitsConfig
 from .relay import Reloaded
 from .settings import Settings, SettingsError
 from .settings.access import Start, settle_identity
+from .settings.load import find_contradictions
 
 RELOADABLE: Final = (
     "upstreams",
@@ -79,7 +80,7 @@ class Configuration:
         self.settings = settings
         if not logs:
             return reloaded
-        warn_of_limits(settings)
+        warn_of_settings(settings)
         if ignored := self._list_ignored(loaded):
             log.warning("settings are reloaded, but some need a restart", settings=ignored)
         else:
@@ -119,8 +120,10 @@ class Configuration:
         return ignored
 
 
-def warn_of_limits(settings: Settings) -> None:
-    """Warn of limits without effect."""
+def warn_of_settings(settings: Settings) -> None:
+    """Warn of contradictions, and of limits without effect."""
+    for line in find_contradictions(settings):
+        log.warning("settings contradict each other", why=line)
     identity = settings.identity
     keys: tuple[KeyConfig, ...] = ()
     if identity.auth.keys_file is not None:

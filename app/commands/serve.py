@@ -11,7 +11,7 @@ import structlog
 from .. import __version__
 from ..addresses import write_url
 from ..composition import build_upstreams, open_cassettes
-from ..reload import Configuration, warn_of_limits
+from ..reload import Configuration, warn_of_settings
 from ..server.server import allow_files, bind
 from ..server.serving import MAX_CONNECTIONS, Sockets, run_workers, serve
 from ..settings import Settings, SettingsError
@@ -45,7 +45,7 @@ def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
     except SettingsError as error:
         fail(str(error))
     settings = _fit_files(settings)
-    warn_of_limits(settings)
+    warn_of_settings(settings)
     configuration = Configuration(load, loaded=loaded, start=start, settings=settings)
     announce = partial(_announce, upstreams, listener, operator, start)
     with listener, operator or contextlib.nullcontext():

@@ -7,7 +7,7 @@ a traceback; OpenTelemetry would silently accept some, or request unsupported fe
 import ipaddress
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import httpx2
@@ -15,8 +15,9 @@ import msgspec
 
 from ..eventlog.opening import LOGS
 from ..ledger.config import LedgerConfig
+from ..policies.deadlines import Limits
 from ..telemetry.observer import OBSERVERS
-from .convert import SettingsError, check_origins, explain, find_part, suggest_name
+from .convert import SettingsError, check_origins, explain, find_part, same_fields, suggest_name
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
 from .tables import build_hooks, build_limits, build_prices, build_routes
 from .upstreams import DEMO, build_upstreams
@@ -97,6 +98,38 @@ def _find_parts(settings: Settings) -> None:
     find_part(LOGS, settings.log.partition(":")[0], "log")
     for name in settings.observers:
         find_part(OBSERVERS, name, "observers")
+
+
+def find_contradictions(settings: Settings) -> Iterator[str]:
+    """Yield a line for each setting that another one contradicts."""
+    limits = Limits(**same_fields(settings, Limits))
+    if limits.total_timeout_s < limits.first_event_timeout_s:
+        yield _too_short(limits)
+    # The default is for settings that say nothing of it.
+    if limits.first_event_timeout_s < limits.fallback_after_s != Limits().fallback_after_s:
+        yield (
+            f"fallback_after_s: {limits.fallback_after_s:g} s is above first_event_timeout_s "
+            f"({limits.first_event_timeout_s:g} s) and has no effect; lower it"
+        )
+    for route in settings.routes:
+        for target in (*route.targets, *((route.spent.target,) if route.spent else ())):
+            place, upstream = f"route {route.name!r}: {target.name!r}", target.upstream
+            own = target.limits(limits)
+            line = _too_short(own)
+            if own.total_timeout_s < own.first_event_timeout_s and line != _too_short(limits):
+                yield f"{place}: {line}"
+            if upstream.prefixed and upstream.models and target.model not in upstream.models:
+                yield (
+                    f"{place}: models of [upstream.{upstream.name}] does not list it; add it "
+                    "there, or correct it"
+                )
+
+
+def _too_short(limits: Limits) -> str:
+    return (
+        f"total_timeout_s: {limits.total_timeout_s:g} s is below first_event_timeout_s "
+        f"({limits.first_event_timeout_s:g} s): raise it, or lower that"
+    )
 
 
 def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = None) -> Any:

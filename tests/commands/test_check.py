@@ -547,3 +547,20 @@ def test_every_field_is_documented():
 
     assert {"first_event_s", "advice", "cost_complete", "code"} < fields
     assert [] == [name for name in fields if f"`{name}`" not in document]
+
+
+@pytest.mark.parametrize("output", ["--json", "--dry-run"])
+async def test_contradictions_of_the_settings_are_warnings_on_stderr(output, tmp_path):
+    done = await check({"good": Provider()}, output, folder=tmp_path, more="total_timeout_s = 9")
+
+    (line,) = [line for line in done.err.splitlines() if "warning" in line]
+    assert line.startswith("warning: total_timeout_s: 9 s is below first_event_timeout_s (300 s)")
+    assert "total_timeout_s" not in done.out
+    assert 0 == done.status
+
+
+async def test_unknown_price_is_said_in_words(tmp_path):
+    done = await check({"unpriced": Provider()}, folder=tmp_path)
+
+    assert "; price unknown\n" in done.out
+    assert done.out.endswith("1 call, 0 USD without calls of unknown price\n")

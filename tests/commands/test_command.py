@@ -442,6 +442,14 @@ def test_limits_that_hold_for_nobody_are_told_at_the_start(tmp_path, more, table
     assert "have no effect" in line["event"]
 
 
+@pytest.mark.proving
+def test_contradictions_are_told_at_the_start(tmp_path):
+    _, line = start_with_files(tmp_path, 9999, 9999, SESERAGI_TOTAL_TIMEOUT_S="9")
+
+    assert ("warning", "settings contradict each other") == (line["level"], line["event"])
+    assert line["why"].startswith("total_timeout_s: 9 s is below first_event_timeout_s (300 s)")
+
+
 def test_version_and_help():
     version = run_here("--version", cwd=ROOT)
     shown = run_here("--help", cwd=ROOT)

@@ -6,6 +6,7 @@ import pytest
 from app.api.client_secrets import SecretOptions
 from app.settings import SettingsError, load_settings
 from app.settings.convert import OLD_NAMES
+from app.settings.load import find_contradictions
 from app.settings.values import SCALARS
 
 pytestmark = pytest.mark.pure
@@ -194,6 +195,35 @@ def test_origin_of_an_app_can_be_that_of_pages_of_a_key_and_of_a_client_secret(
     monkeypatch.chdir(tmp_path)
     (key,) = load_settings({}).identity.keys
     assert (origin,) == key.origins
+
+
+def of_route(targets: str) -> str:
+    return f"[upstream.a]\nbase_url = 'http://a'\nmodels = ['m', 'n']\n[[route]]\nname = 'r'\n{targets}"
+
+
+TOO_SHORT = "total_timeout_s: {} s is below first_event_timeout_s ({} s): raise it, or lower that"
+UNLISTED = "route 'r': 'a/x': models of [upstream.a] does not list it; add it there, or correct it"
+CONTRADICTIONS = {
+    "nothing set": ("", []),
+    "all below each other": ("fallback_after_s = 1\nfirst_event_timeout_s = 2\ntotal_timeout_s = 3", []),
+    "first event after the whole": ("first_event_timeout_s = 3\ntotal_timeout_s = 2", [TOO_SHORT.format(2, 3)]),
+    "another target too late": ("first_event_timeout_s = 70\nfallback_after_s = 80", ["fallback_after_s: 80 s is above first_event_timeout_s (70 s) and has no effect; lower it"]),
+    "default that is not reached": ("first_event_timeout_s = 30", []),
+    "listed": (of_route("targets = ['a/m']"), []),
+    "not listed": (of_route("targets = ['a/x', 'a/m']"), [UNLISTED]),
+    "not listed when spent": (of_route("targets = ['a/m']\nwhen_spent = 0.5\nspent_target = 'a/x'"), [UNLISTED]),
+    "nothing listed": ("[upstream.a]\nbase_url = 'http://a'\n[[route]]\nname = 'r'\ntargets = ['a/x']", []),
+    "of one target": (of_route("targets = [{ model = 'a/m', total_timeout_s = 9 }, 'a/n']"), ["route 'r': 'a/m': " + TOO_SHORT.format(9, 300)]),
+    "of all targets": ("total_timeout_s = 9\n" + of_route("targets = [{ model = 'a/m', idle_timeout_s = 1 }]"), [TOO_SHORT.format(9, 300)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "lines"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_contradictions_are_told_in_one_line_each(file, lines, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "seseragi.toml").write_text(file)
+
+    assert lines == [*find_contradictions(load_settings({}))]
 
 
 @pytest.mark.parametrize(("file", "environ", "told", "place"), MISTAKES)

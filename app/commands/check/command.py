@@ -21,6 +21,7 @@ from ...ledger.rates import to_nano, to_usd
 from ...policies.deadlines import Limits
 from ...server.serving import loop_factory
 from ...settings import Settings, SettingsError, load_settings
+from ...settings.load import find_contradictions
 from ...settings.upstreams import DEMO
 from ...telemetry.logs import configure_logs
 from ...upstreams.endpoints import Upstream
@@ -107,6 +108,8 @@ async def check(options: argparse.Namespace, settings: Settings, book: PriceBook
     Raises:
         SettingsError: there is nothing to call.
     """
+    for line in find_contradictions(settings):
+        print(f"warning: {escape(line)}", file=sys.stderr)
     selection = select(options.names, settings)
     if options.dry_run:
         for target in selection.targets:
