@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import re
 import secrets
 import stat
@@ -237,7 +236,7 @@ def _make(options: argparse.Namespace, identity: Identity, path: Path) -> None:
 
 def _show(key: str, name: str) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # there is no such file
-        mode = os.fstat(sys.stdout.fileno()).st_mode
+        mode = Path(f"/dev/fd/{sys.stdout.fileno()}").stat().st_mode
         if stat.S_ISREG(mode) and mode & 0o077:
             _warn("others may read the file with the key: chmod it to 600, and first run umask 077")
     try:
