@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..cassettes.cassette import MAX_BYTES, file_name_of, make_head, render_cassette
+from ..cassettes.cassette import MAX_BYTES, make_head, name_of_recording, render_cassette
 from ..dialects.client_format import ClientFormat, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
@@ -176,7 +176,7 @@ class Streams(Endpoints):
         data = render_cassette(head, spread_events(events, seconds=seconds))
         if len(data) > MAX_BYTES:
             raise too_large()
-        name = f"{file_name_of(model)}.jsonl"
+        name = f"{name_of_recording(model, info.request_digest)}.jsonl"
         headers = {
             "cache-control": "no-store",
             "content-disposition": f'attachment; filename="{name}"',

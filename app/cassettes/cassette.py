@@ -40,6 +40,8 @@ VERSION: Final = 1
 MAX_BYTES: Final = 16 * 2**20
 """The largest file, which is read into memory before its first event is sent."""
 MAX_SECONDS: Final = 86_400
+DIGITS: Final = 24
+"""Characters of the digest in the name of a recorded cassette: 96 bits."""
 MAX_REASON: Final = 300
 """Characters of the reason for an invalid line, which may quote it."""
 
@@ -137,9 +139,10 @@ def spread(count: int, seconds: float) -> list[float]:
     return [each * step for step in range(count)]
 
 
-def file_name_of(model: str) -> str:
-    """Return a file name for a model's cassette, without path and stream id."""
-    return _UNFIT.sub("-", model)[:60].strip("-._") or "stream"
+def name_of_recording(model: str, digest: str) -> str:
+    """Return the name of the cassette for a request; without a digest that of its model."""
+    name = _UNFIT.sub("-", model)[:60].strip("-._") or "stream"
+    return f"{name}-{digest[:DIGITS]}" if digest else name
 
 
 def parse_cassette(data: bytes) -> Cassette:

@@ -20,8 +20,8 @@ from ..cassettes.cassette import (
     MAX_BYTES,
     CassetteHead,
     TimedEvent,
-    file_name_of,
     make_head,
+    name_of_recording,
     render_event,
     render_head,
     spread,
@@ -42,9 +42,6 @@ READ_S: Final = 60.0
 
 SAVE_S: Final = 5.0
 """The maximum seconds to wait for an equal request's cassette that is being written."""
-
-DIGITS: Final = 24
-"""Characters of the digest in the name of a recorded cassette: 96 bits."""
 
 Mode = Literal["off", "new", "replay"]
 
@@ -124,7 +121,7 @@ class CassetteRecorder:
         digest = digest_of(name, chat, formats=formats)
         if self._mode == "off" or any(one.upstream.name in self._excluded for one in route.targets):
             return CassetteChoice(route, digest)
-        cassette = f"{file_name_of(name)}-{digest[:DIGITS]}"
+        cassette = name_of_recording(name, digest)
         if (saving := self._saving.get(cassette)) is not None:
             await asyncio.wait({saving}, timeout=SAVE_S)
         if not await asyncio.to_thread(self._folder.has, cassette):

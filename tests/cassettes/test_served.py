@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,8 @@ async def test_stream_is_saved_without_a_secret_and_replayed_with_faults(tmp_pat
         stream = live.headers["stream-id"]
         saved = await save(relay, stream, tmp_path / "one.jsonl")
         assert "application/jsonl" == saved.headers["content-type"]
-        name = 'attachment; filename="openai-gpt-6-luna.jsonl"'
-        assert name == saved.headers["content-disposition"]
+        name = r'attachment; filename="openai-gpt-6-luna-[0-9a-f]{24}\.jsonl"'
+        assert re.fullmatch(name, saved.headers["content-disposition"])
         told = json.loads(saved.text.splitlines()[0])
         assert {"cassette", "made_by", "model", "request_digest"} == set(told)
         for secret in (stream, "sk-test", "acme", "ann", "her-key", live.headers["x-request-id"]):
@@ -227,6 +228,30 @@ async def test_only_what_completed_is_recorded_and_at_the_same_time_harmlessly(t
         broken = await relay.client.post("/v1/chat", json=said("whole"))
         assert 502 == broken.status_code
         assert f"cassette '{file.name}': line 1: " in broken.json()["detail"]
+
+
+async def test_saved_stream_has_the_name_that_its_recording_would_have(tmp_path):
+    folder = tmp_path / "recorded"
+    async with serve_script(ANSWER, cassettes=folder, record_cassettes="new") as (relay, _):
+        first, again = [await relay.client.post("/v1/chat", json=HELLO) for _ in range(2)]
+        recorded = f"{again.headers['seseragi-cassette']}.jsonl"
+        assert [recorded] == [file.name for file in folder.iterdir()]
+        for answer in (first, again):
+            saved = await save(relay, answer.headers["stream-id"], tmp_path / recorded)
+            disposition = f'attachment; filename="{recorded}"'
+            assert disposition == saved.headers["content-disposition"]
+
+    (folder / recorded).unlink()
+    async with serve_script([], cassettes=folder, record_cassettes="replay") as (relay, upstream):
+        missing = await relay.client.post("/v1/chat", json=HELLO)
+        assert f"no cassette '{recorded}'" in missing.json()["detail"]
+        (tmp_path / recorded).rename(folder / recorded)
+        replayed = await relay.client.post("/v1/chat", json=HELLO)
+        assert (200, recorded) == (
+            replayed.status_code,
+            f"{replayed.headers['seseragi-cassette']}.jsonl",
+        )
+        assert [] == upstream.calls
 
 
 async def test_cost_is_told_as_it_was_and_not_taken_again(tmp_path):
