@@ -159,7 +159,7 @@ export interface ReadOptions extends CallOptions {
   retryMs?: number;
   /** The longest wait, unless the relay asks for more: 30000. */
   maxDelayMs?: number;
-  /** A connection on which no byte came for so long is lost: 45000. The relay sends one every 10 s. */
+  /** A connection on which no byte came for so long is lost: 45000. The relay sends one every 10 s, and a GET gets its head within 5 s, at first. */
   stallMs?: number;
   /** Keeps `{id, cursor}` while the stream runs, for `resumeFrom`. */
   storage?: ClientStorage;
@@ -281,14 +281,14 @@ export class ChatStream<E = StreamEvent> extends EventTarget implements AsyncIte
   readonly readyState: ReadyState;
   /** How often a lost connection was replaced. */
   readonly reconnects: number;
-  /** Why it has to connect again, else null. */
+  /** Why it has to connect again, or that no answer has come for `stallMs`; else null. */
   readonly problem: SeseragiError | null;
   /** When the next attempt is made, in milliseconds since the epoch; null while none is waited for. */
   readonly retryAt: number | null;
   [Symbol.asyncIterator](): AsyncGenerator<Received<E>, void, void>;
   /**
    * Stop the generation, wherever it is read. The loop goes on to its `stream.end`; where the
-   * request could not be sent yet, it throws an AbortError.
+   * request could not be sent yet, it throws an AbortError. What waits for a connection gets that of the loop, which reads on later.
    */
   cancel(): Promise<void>;
   /** Stop reading and leave the generation to the relay; the loop throws the reason. */

@@ -550,6 +550,9 @@ const RETRY_MS = 1000; // the floor until the relay has named its own
 const LONGEST_DELAY_MS = 30_000;
 const STALL_MS = 45_000; // four heartbeats of the relay
 const PROBATION_MS = 12_000; // a heartbeat, after a sign that the network has changed
+const OVERDUE_MS = 3000; // instead of it, where the heartbeat is missing already
+const HEAD_MS = 5000; // a GET is answered at once; each try that is not doubles it, up to stallMs
+const STOP_MS = 3000; // a stop that takes longer may wait for a connection, of which a browser has six a site over HTTP/1.1
 const STEADY_MS = 10_000; // a connection that held so long counts as a success
 const GONE = new Set([400, 404, 409, 410]); // with these there is nothing to come back to
 const STORAGE_KEY = 'seseragi';
@@ -590,6 +593,7 @@ export class ChatStream extends EventTarget {
   #confirmed = false; // the id of the stream is not only from a head, which may have been cut
   #opened = false; // there was a connection once
   #openedAt = 0;
+  #heardAt = 0;
   #count = 0;
   #last = 0; // the number of the last event, of those of the form `<stream id>.<number>`
   #attempts = 0; // since the last success
@@ -650,7 +654,7 @@ export class ChatStream extends EventTarget {
     const { headers, fetch, credential, maxAttempts = 20 } = this.#options;
     for (let attempt = 0; this.streamId !== null && !this.#ended; attempt++) {
       try {
-        await cancel(this.#urlTo('cancel'), { headers, fetch, credential });
+        await this.#through((signal) => cancel(this.#urlTo('cancel'), { headers, fetch, credential, signal }));
         this.#wake?.(); // there is a network
         return;
       } catch (error) {
@@ -687,7 +691,7 @@ export class ChatStream extends EventTarget {
     const unsent = abortError('stopped before the answer had begun');
     if (this.#wake) return this.disconnect(unsent); // between two attempts: no network
     try {
-      const { id } = await startAsync(/** @type {ChatRequest} */ (this.#request), { url, headers, fetch, credential, idempotencyKey });
+      const { id } = await this.#through((signal) => startAsync(/** @type {ChatRequest} */ (this.#request), { url, headers, fetch, credential, idempotencyKey, signal }));
       if (this.streamId !== null || this.#left || this.#state === 'closed') return;
       this.#identifyAs(id);
       this.#confirmed = true;
@@ -695,6 +699,25 @@ export class ChatStream extends EventTarget {
     } catch {
       // Nothing is known of a stream: what may have been started ends without a reader.
       if (this.streamId === null) this.disconnect(unsent);
+    }
+  }
+
+  /**
+   * Send what stops. Where no answer comes, the connection that is read gives way to it, and at last it is given up itself.
+   * @template T
+   * @param {(signal: AbortSignal) => Promise<T>} send
+   */
+  async #through(send) {
+    const controller = new AbortController();
+    const late = new SeseragiError('connection_failed', `no answer to the stop for ${3 * STOP_MS} ms`, { retryable: true });
+    const timers = [
+      setTimeout(() => this.#drop(this.#lost(late)), STOP_MS),
+      setTimeout(() => abort(controller, late), 3 * STOP_MS),
+    ];
+    try {
+      return await unlessAborted(send(controller.signal), controller.signal);
+    } finally {
+      for (const timer of timers) clearTimeout(timer);
     }
   }
 
@@ -747,13 +770,14 @@ export class ChatStream extends EventTarget {
     const accept = 'text/event-stream';
     let response;
     if (this.streamId === null) {
-      // Not watched: a long request takes its time on a slow network, and the relay to answer.
+      // Not given up: a long request takes its time on a slow network, and the relay to answer.
+      this.#watch(stallMs, () => this.#tell(new SeseragiError('connection_failed', `no answer for ${stallMs} ms: the request is slow, or waits for a connection`, { retryable: true })));
       const url = this.#options.url ?? CHAT_URL;
       response = this.#request === null ? await call(url, { cache: 'no-store' }, { accept }, options)
         : await post(url, this.#request, { accept, 'idempotency-key': idempotencyKey }, options);
       this.#identifyAs(response.headers.get('stream-id'));
     } else {
-      this.#watch(stallMs);
+      this.#watch(Math.min(stallMs, HEAD_MS * 2 ** Math.max(0, this.#attempts - 1)));
       response = await call(this.#urlTo('events') + this.#eventsQuery(), { cache: 'no-store' }, { accept, 'last-event-id': this.lastEventId ?? undefined }, options);
     }
     this.requestId = response.headers.get('x-request-id');
@@ -765,7 +789,7 @@ export class ChatStream extends EventTarget {
     if (this.#opened) this.reconnects += 1;
     this.#opened = true;
     this.#enter('open');
-    this.#openedAt = performance.now();
+    this.#openedAt = this.#heardAt = performance.now();
   }
 
   /** Wait for bytes. @returns {Promise<Message[]|null>} null when there will be no more */
@@ -782,8 +806,9 @@ export class ChatStream extends EventTarget {
       clearTimeout(this.#watchdog);
     }
     this.#throwIfLeft();
+    this.#heardAt = performance.now();
     this.#retryMs = connection.retryMs ?? this.#retryMs;
-    if (performance.now() - this.#openedAt > STEADY_MS) this.#succeed();
+    if (this.#heardAt - this.#openedAt > STEADY_MS) this.#succeed();
     return messages;
   }
 
@@ -880,14 +905,19 @@ export class ChatStream extends EventTarget {
     return hurried;
   }
 
-  /** Give up the connection unless a byte comes within so long. @param {number} ms */
-  #watch(ms) {
+  /** Give up the connection, or do something else, unless a byte comes within so long. @param {number} ms @param {() => void} [act] */
+  #watch(ms, act = () => {
+    this.#isSilent = true;
+    this.#drop(new SeseragiError('connection_lost', `not a byte came for ${ms} ms`, { retryable: true }));
+  }) {
     clearTimeout(this.#watchdog);
-    if (ms > LONGEST_TIMEOUT_MS) return;
-    this.#watchdog = setTimeout(() => {
-      this.#isSilent = true;
-      this.#drop(new SeseragiError('connection_lost', `not a byte came for ${ms} ms`, { retryable: true }));
-    }, ms);
+    if (ms <= LONGEST_TIMEOUT_MS) this.#watchdog = setTimeout(act, ms);
+  }
+
+  /** Say what is wrong while it goes on. @param {SeseragiError} problem */
+  #tell(problem) {
+    this.problem = problem;
+    this.dispatchEvent(new Event('statechange'));
   }
 
   /** @param {unknown} [reason] */
@@ -913,7 +943,9 @@ export class ChatStream extends EventTarget {
         this.#succeed(); // another network, another try
         this.#wake();
       } else if (this.streamId !== null) {
-        this.#watch(Math.min(stallMs, PROBATION_MS)); // a connection that did not survive the change does not tell
+        // A connection that did not survive the change does not tell.
+        const overdue = Math.max(OVERDUE_MS, PROBATION_MS - performance.now() + this.#heardAt);
+        this.#watch(Math.min(stallMs, this.#connection ? overdue : HEAD_MS));
       }
     };
     if (signal?.aborted) leave();

@@ -360,6 +360,41 @@ test('an open connection that did not survive a change of network is noticed soo
   assert.deepEqual((await reading).events, EVENTS);
 });
 
+test('a connection that was silent for a heartbeat before the page was seen again is noticed at once', async (t) => {
+  const page = fakePage(t);
+  const pass = fakeTime(t);
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const { fetch, calls } = scripted(open(FRAMES.slice(0, first(2))), sse(framesOf(EVENTS, { after: 2 })));
+  const reading = drain(chat(REQUEST, { fetch }));
+
+  await settle();
+  page.see('hidden');
+  await pass(now = 12_000);
+  page.see('visible');
+  await pass(2999);
+  assert.equal(calls.length, 1);
+  await pass(1);
+  await pass(1);
+  assert.deepEqual((await reading).events, EVENTS);
+});
+
+test('a GET without a head is given up after 5 s, and then after twice as long each time', async (t) => {
+  const pass = fakeTime(t);
+  const hang = ({ signal }) => new Promise((_, reject) => { signal.addEventListener('abort', () => reject(signal.reason)); });
+  const { fetch, calls } = scripted(sse(FRAMES.slice(0, first(2))), ...Array(6).fill(hang), sse(framesOf(EVENTS, { after: 2 })));
+  const reading = drain(chat(REQUEST, { fetch }));
+
+  await pass(1);
+  for (const [index, ms] of [5000, 10_000, 20_000, 40_000, 45_000, 45_000].entries()) {
+    await pass(ms - 1);
+    assert.equal(calls.length, 2 + index);
+    await pass(1);
+    await pass(1);
+  }
+  assert.deepEqual((await reading).events, EVENTS);
+});
+
 test('no listener is left behind', async (t) => {
   fakePage(t);
   let listening = 0;
@@ -587,6 +622,88 @@ test('cancel of a stream that failed, ended or was never read asks nobody', asyn
   await unread.cancel();
   assert.equal((await drain(unread)).error.name, 'AbortError');
   assert.equal(whole.calls.length, 1);
+});
+
+/** A browser over HTTP/1.1 with so many connections: what is asked for beyond them waits for one, in order. */
+function connections(count, answer) {
+  const waiting = [];
+  let free = count;
+  const leave = () => {
+    free += 1;
+    waiting.shift()?.();
+  };
+  return async (url, init) => {
+    if (free === 0) {
+      await new Promise((resolve, reject) => {
+        waiting.push(resolve);
+        init.signal?.addEventListener('abort', () => {
+          if (!waiting.includes(resolve)) return;
+          waiting.splice(waiting.indexOf(resolve), 1);
+          reject(init.signal.reason);
+        });
+      });
+    }
+    free -= 1;
+    const response = answer(url, init);
+    if (!response.body) return leave(), response;
+    init.signal.addEventListener('abort', leave, { once: true });
+    return response;
+  };
+}
+
+test('cancel that waits for a connection has that of its own reader', async (t) => {
+  const pass = fakeTime(t);
+  const cancelled = [...EVENTS.slice(0, 2), { type: 'stream.end', status: 'cancelled' }];
+  const asked = [];
+  const fetch = connections(1, (url, init) => {
+    asked.push(`${init.method ?? 'GET'} ${url}`);
+    if (url.endsWith('/cancel')) return new Response(null, { status: 202 });
+    return url.endsWith('/events') ? sse(framesOf(cancelled, { after: 2 })) : open(FRAMES.slice(0, first(2)))(init);
+  });
+  const stream = chat(REQUEST, { fetch });
+  const reading = drain(stream);
+  await settle();
+  const cancelling = stream.cancel();
+  await pass(2999);
+  assert.deepEqual(asked, ['POST /v1/chat']);
+  await pass(1);
+  await cancelling;
+  await pass(1500);
+
+  assert.deepEqual((await reading).events, cancelled);
+  assert.deepEqual(asked, ['POST /v1/chat', `POST /v1/streams/${STREAM}/cancel`, `GET /v1/streams/${STREAM}/events`]);
+});
+
+test('cancel that gets no connection says so, also before the answer, and nothing is sent later', async (t) => {
+  const pass = fakeTime(t);
+  let fetch = connections(1, (url, init) => open(FRAMES.slice(0, first(2)))(init));
+  const other = await fetch('/other', { signal: new AbortController().signal });
+  const waiting = chat(REQUEST, { fetch, idempotencyKey: 'k' });
+  const read = drain(waiting);
+  await settle();
+  const states = [];
+  waiting.addEventListener('statechange', () => states.push(waiting.problem?.code));
+  await pass(45_000);
+  assert.deepEqual(states, ['connection_failed']);
+  const cancelled = waiting.cancel();
+  await pass(9000);
+  await cancelled;
+  assert.equal((await read).error.name, 'AbortError');
+
+  fetch = connections(2, (url, init) => open(FRAMES.slice(0, first(2)))(init));
+  const [mine, queued] = [new AbortController(), new AbortController()];
+  await fetch('/other', { signal: mine.signal });
+  const stream = chat(REQUEST, { fetch, maxAttempts: 0 });
+  const reading = drain(stream);
+  await settle();
+  fetch('/third', { signal: queued.signal }); // has the connection of the reader
+  const refused = assert.rejects(stream.cancel(), { code: 'connection_failed', message: /9000 ms/ });
+  await pass(3000);
+  await pass(6000);
+  await refused;
+  stream.disconnect();
+  await reading;
+  await other.body.cancel();
 });
 
 test('cancel tells when it was refused', async () => {
