@@ -122,6 +122,11 @@ export class Keeper {
     return tab !== this.#tab && (revision > this.#base.revision || (revision === this.#base.revision && tab !== this.#base.tab));
   }
 
+  /** Under which name tabs share the reading of a turn; null where they cannot. @param {Turn} turn */
+  nameOf({ key }) {
+    return this.storage && globalThis.navigator?.locks && globalThis.BroadcastChannel ? `${this.#key}.${key}` : null;
+  }
+
   /** Run something in one tab, where several have this conversation. @param {() => Promise<void>} run @param {boolean} isOwn */
   async alone(run, isOwn) {
     const { locks } = globalThis.navigator ?? {};

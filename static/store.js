@@ -21,6 +21,7 @@ import { newId } from './ids.js';
 import { Keeper, ownerOf } from './kept.js';
 import { AnswerParts, callsOf } from './parts.js';
 import { SeseragiError, abortError, chat, forgetCredential, readCredential, resume } from './seseragi.js';
+import { SharedReading } from './shared.js';
 import { runCall } from './tools.js';
 import { pendingCalls, requestOf, tell, withOutputs } from './turns.js';
 
@@ -43,7 +44,7 @@ export class ChatStore {
   #turn = null;
   /** The answer to `#turn` so far. */
   #answer = new AnswerParts();
-  /** What reads `#turn`, if anything does. @type {import('./seseragi.d.ts').ChatStream|null} */
+  /** What reads `#turn`, if anything does. @type {import('./seseragi.d.ts').ChatStream|SharedReading|null} */
   #reading = null;
   /** @type {unknown} */
   #error = null;
@@ -290,17 +291,28 @@ export class ChatStore {
     const { id: _, owner: _o, request: _r, messages: _m, tools: _t, maxSteps: _s, storage: _st, onEvent, onFinish: _f, ...options } = this.options;
     this.#error = null;
     this.#leave();
-    const reading = this.#reading = turn.stream === null ? chat(/** @type {import('./seseragi.d.ts').ChatRequest} */ (turn.request), { ...options, idempotencyKey: turn.key })
-      : resume(turn.stream, { ...options, after: turn.cursor });
+    /** @param {string|null} after */
+    const begin = (after) => (turn.stream === null ? chat(/** @type {import('./seseragi.d.ts').ChatRequest} */ (turn.request), { ...options, idempotencyKey: turn.key })
+      : resume(turn.stream, { ...options, after }));
+    const look = () => (turn.stream && turn.cursor ? { stream: turn.stream, cursor: turn.cursor, parts: this.#answer.parts } : null);
+    const name = this.#keeper.nameOf(turn);
+    const reading = this.#reading = name === null ? begin(turn.cursor) : new SharedReading(name, begin, look, turn.cursor, this.#isOwn && turn.stream === null);
     reading.addEventListener('statechange', () => { if (reading === this.#reading) this.#show(); });
     this.#show();
     this.#follow(reading, turn).catch((error) => { if (reading === this.#reading) this.#fail(error, turn); });
   }
 
-  /** @param {import('./seseragi.d.ts').ChatStream} reading @param {Turn} turn */
+  /** @param {import('./seseragi.d.ts').ChatStream|SharedReading} reading @param {Turn} turn */
   async #follow(reading, turn) {
     for await (const received of reading) {
       if (reading !== this.#reading) return;
+      if ('parts' in received) { // what another tab has read before
+        const { stream, cursor, parts } = received;
+        Object.assign(turn, { stream, cursor, request: null });
+        this.#answer = new AnswerParts(parts);
+        this.#show();
+        continue;
+      }
       const { id, event } = received;
       turn.cursor = id;
       const changed = this.#answer.receive(event);
@@ -471,7 +483,7 @@ export class ChatStore {
   /** Read the turn, unless another tab is asking just now: that will say which stream it is. */
   #begin() {
     if (!this.#turn || this.#reading || this.#error) return;
-    if (this.#turn.stream || this.#isOwn) this.#read();
+    if (this.#turn.stream || this.#isOwn || this.#keeper.nameOf(this.#turn)) this.#read();
     // It may be gone. If it is not, the same key comes to the same stream.
     else this.#waiting ??= setTimeout(() => this.#read(), OTHER_TAB_MS);
   }

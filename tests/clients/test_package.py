@@ -22,7 +22,7 @@ MODULES = ROOT / "node_modules"
 USER = Path(__file__).parent / "package"
 
 PACKAGE = json.loads((STATIC / "package.json").read_text())
-PARTS = {"ids.js", "kept.js", "turns.js"}  # of others: imported by them alone
+PARTS = {"ids.js", "kept.js", "shared.js", "turns.js"}  # of others: imported by them alone
 ENTRIES = [f"seseragi{entry[1:]}" for entry in PACKAGE["exports"] if not entry.endswith(".json")]
 PEERS = [*PACKAGE["peerDependencies"], "@types", "json-schema", "@ai-sdk", "csstype"]
 

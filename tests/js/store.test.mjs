@@ -622,3 +622,123 @@ test('in two tabs each tool is run once', async (t) => {
 
   assert.deepEqual([runs, new Set(relay.posts.map(({ key }) => key)).size], [1, 2]);
 });
+
+// ---- One reader a browser
+
+/** Web Locks, as the standard has them: in order, stolen, aborted while they wait. */
+function locksOf() {
+  const held = new Map(); // by name: the holder's `reject`
+  const queues = new Map();
+  const next = (name) => {
+    if (held.has(name)) return;
+    queues.get(name)?.shift()?.();
+  };
+  const grant = (name, run, resolve, reject) => {
+    held.set(name, reject);
+    Promise.resolve().then(() => run({ name })).then(resolve, reject).finally(() => {
+      if (held.get(name) === reject) {
+        held.delete(name);
+        next(name);
+      }
+    });
+  };
+  return {
+    held,
+    request: (name, { steal, signal, ifAvailable }, run) => new Promise((resolve, reject) => {
+      const queue = queues.get(name) ?? [];
+      queues.set(name, queue);
+      const begin = () => grant(name, run, resolve, reject);
+      if (steal) held.get(name)?.(new DOMException('stolen', 'AbortError'));
+      if (steal || !held.has(name)) return begin();
+      if (ifAvailable) return resolve(run(null));
+      queue.push(begin);
+      signal?.addEventListener('abort', () => {
+        if (!queue.includes(begin)) return;
+        queue.splice(queue.indexOf(begin), 1);
+        reject(signal.reason);
+      });
+    }),
+  };
+}
+
+/** So many tabs of one conversation in a browser with locks; the first has asked and has half an answer. */
+async function tabsOf(t, count, options = {}) {
+  const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator');
+  const locks = locksOf();
+  Object.defineProperty(globalThis, 'navigator', { value: { locks }, configurable: true });
+  t.after(() => (before ? Object.defineProperty(globalThis, 'navigator', before) : delete globalThis.navigator));
+  const { tab } = browser(t);
+  let bodies = 0;
+  let free;
+  const relay = scriptedRelay([PLAIN], { cut: (size) => (bodies++ < (options.halves ?? 1) ? size - 150 : Infinity) });
+  relay.held = new Promise((resolve) => { free = () => { relay.held = null; resolve(); }; });
+  const tabs = [];
+  const join = () => {
+    const page = tab();
+    const chat = open(relay, { storage: () => page.storage });
+    const joined = { chat, leave: page.within(() => chat.subscribe(() => {})) };
+    tabs.push(joined);
+    t.after(() => chat.setMessages([]));
+    return joined;
+  };
+  for (let index = 0; index < count; index++) join();
+  tabs[0].chat.send('hi');
+  const half = () => tabs[0].chat.getSnapshot().messages.at(-1).parts[0]?.text;
+  await until(() => tabs.every(({ chat }) => chat.getSnapshot().status === 'streaming' && chat.getSnapshot().messages.at(-1).parts[0]?.text === half()) && half());
+  return { tabs, relay, locks, free, join, half, whole: () => until(() => tabs.every(({ chat }) => shown(chat).at(-1)?.[2] === 'completed')) };
+}
+
+nodeTest('eight tabs have the answer over one connection, also one that comes later', async (t) => {
+  const { tabs, relay, free, join, half, whole } = await tabsOf(t, 7);
+  const late = join();
+  await until(() => shown(late.chat).at(-1)?.[1] === half());
+  assert.deepEqual([relay.posts.length, relay.gets.length], [1, 0]);
+  free();
+  await whole();
+
+  for (const { chat } of tabs) assert.deepEqual(shown(chat), WHOLE);
+  assert.deepEqual([relay.posts.length, relay.gets.length], [1, 1]);
+});
+
+nodeTest('the tab that reads is closed: one of the others reads on from its cursor', async (t) => {
+  const { tabs, relay, free, whole } = await tabsOf(t, 4, { halves: 1 });
+  const [{ leave }] = tabs.splice(0, 1);
+  leave();
+  await until(() => relay.gets.length === 1);
+  free();
+  await whole();
+
+  for (const { chat } of tabs) assert.deepEqual(shown(chat), WHOLE);
+  assert.deepEqual([relay.posts.length, relay.gets.length], [1, 1]);
+});
+
+nodeTest('stop in a tab that follows makes it the reader', async (t) => {
+  const { tabs, relay, free, whole } = await tabsOf(t, 4, { halves: 2 });
+  await tabs[2].chat.stop();
+  assert.deepEqual([relay.cancels, relay.gets.length], [[`/v1/streams/${STREAM}/cancel`], 1]);
+  free();
+  await whole();
+
+  for (const { chat } of tabs) assert.deepEqual(shown(chat), WHOLE);
+  assert.deepEqual([relay.posts.length, relay.gets.length], [1, 2]);
+});
+
+nodeTest('a tab that reads and says nothing, such as a frozen one, is replaced', async (t) => {
+  const start = globalThis.setTimeout;
+  const waits = [];
+  t.mock.method(globalThis, 'setTimeout', (act, ms, ...rest) => {
+    if (ms === 4000) waits.push(ms);
+    return start(act, ms === 4000 ? 20 : ms, ...rest);
+  });
+  const { tabs, relay, locks, free, whole } = await tabsOf(t, 2);
+  const [name] = locks.held.keys();
+  const frozen = new Promise(() => {});
+  locks.request(name, { steal: true }, () => frozen).catch(() => {});
+  await until(() => relay.gets.length >= 1);
+  free();
+  await whole();
+
+  for (const { chat } of tabs) assert.deepEqual(shown(chat), WHOLE);
+  assert.equal(relay.posts.length, 1);
+  assert.ok(waits.length >= 1);
+});
