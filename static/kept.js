@@ -13,7 +13,7 @@ import { SeseragiError } from './seseragi.js';
 /**
  * An answer that is being given: its request until the stream's id is known, and the cursor
  * behind the parts of its message, which has the id `key`.
- * @typedef {{key: string, stream: string|null, cursor: string|null, request: import('./seseragi.d.ts').ChatRequest|null, step: number}} Turn
+ * @typedef {{key: string, stream: string|null, cursor: string|null, request: import('./seseragi.d.ts').ChatRequest|null, step: number, isStopping?: boolean}} Turn
  */
 
 /** What is stored: by which tab, and its number among all revisions. @typedef {{tab?: string, revision: number, messages: ChatMessage[], turn: Turn|null}} Kept */

@@ -34,6 +34,7 @@ import { pendingCalls, requestOf, tell, withOutputs } from './turns.js';
 const GONE = new Set([404, 409, 410]);
 const FRAME_MS = 16;
 const OTHER_TAB_MS = 5000;
+const STOP_MS = 2000;
 
 export class ChatStore {
   /** What may change while it lives, such as functions of a component. @type {ChatStoreOptions} */
@@ -131,7 +132,16 @@ export class ChatStore {
     this.#pending = [];
     // Nobody has said yet which stream it is, and nobody may: nothing will be asked for.
     if (this.#turn && this.#waiting !== undefined) this.#fail(abortError('stopped'), this.#turn);
-    await this.#reading?.cancel();
+    const turn = this.#turn;
+    const late = setTimeout(() => { // the other tabs may hold all connections
+      if (turn && turn === this.#turn) turn.isStopping = true;
+      this.#store();
+    }, STOP_MS);
+    try {
+      await this.#reading?.cancel();
+    } finally {
+      clearTimeout(late);
+    }
   };
 
   /** Go on after a failure: with the answer, if its stream is there yet, else with another one. @returns {boolean} */
@@ -468,7 +478,12 @@ export class ChatStore {
     const { messages, turn } = kept;
     this.#keeper.take(kept);
     const isSame = turn !== null && turn.key === this.#turn?.key;
-    if (isSame && (this.#reading || !turn.stream)) return;
+    if (isSame && this.#reading && turn.isStopping && !this.#turn?.isStopping) {
+      Object.assign(this.#turn ?? {}, { isStopping: true });
+      this.#leave(); // where it is stopped has the connection first
+      this.#waiting = setTimeout(() => this.#read(), OTHER_TAB_MS);
+    }
+    if (isSame && (this.#reading || this.#waiting || !turn.stream)) return;
     this.#leave();
     this.#isOwn = isOwn;
     this.#messages = [...messages, ...this.#messages.filter(({ id }) => this.#pending.includes(id))];

@@ -62,6 +62,30 @@ FILLED_BETWEEN_TWO_TURNS = """
   const { messages, storageError } = chat.getSnapshot();
   return [sent, messages.map(({ parts, status }) => [parts[0].text, status ?? null]), storageError?.code];
 """
+EIGHT_READERS_STOPPED_BY_THE_THIRD = """
+  const { ChatStore } = await import('/static/store.js');
+  localStorage.clear();
+  let readers = 0;
+  const join = () => {
+    const chat = new ChatStore({
+      url: '/v1/chat', request: { model: 'openai/gpt-6-luna' }, storage: () => localStorage, retryMs: 0,
+      fetch: (url, init) => { if (!/cancel$/.test(url)) readers += 1; return fetch(url, init); },
+    });
+    chat.subscribe(() => {});
+    return chat;
+  };
+  const last = (chat) => chat.getSnapshot().messages.at(-1);
+  const until = async (is) => { while (!chats.every(is)) await new Promise((done) => setTimeout(done, 20)); };
+  const chats = [join()];
+  chats[0].send('one');
+  await until((chat) => last(chat)?.parts?.[0]?.text === 'half');
+  while (chats.length < 8) chats.push(join());
+  await until((chat) => last(chat)?.parts?.[0]?.text === 'half');
+  const before = readers;
+  await chats[2].stop();
+  await until((chat) => last(chat).status === 'cancelled');
+  return [before, readers, chats.map((chat) => last(chat).parts[0].text)];
+"""
 LAST_IS = "[...document.querySelectorAll('.text')].at(-1)?.textContent === '%s'"
 IDLE = "document.body.dataset.state === 'idle' && document.querySelector('.message.assistant')"
 
@@ -156,6 +180,15 @@ async def test_turn_stays_though_the_storage_is_full(engine, upstream, relay):
 
 async def test_turn_stays_though_the_storage_is_full_in_chromium(page, upstream, relay):
     await turn_stays(Chromium(page), upstream, relay)
+
+
+async def test_eight_tabs_have_one_reader_and_any_of_them_stops_it(engine, upstream, relay):
+    upstream.script = [head(), send(text("half")), Hold()]
+    await engine.open(relay.url)
+
+    assert [1, 2, ["half"] * 8] == await engine.run(EIGHT_READERS_STOPPED_BY_THE_THIRD)
+    await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+    assert 1 == len(upstream.calls)
 
 
 async def test_page_that_is_closed_stops_its_stream(engine, upstream):

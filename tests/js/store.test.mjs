@@ -448,6 +448,44 @@ test('stop asks the relay, and what came stays', async () => {
   assert.deepEqual([chat.getSnapshot().status, chat.getSnapshot().messages], ['ready', []]);
 });
 
+nodeTest('where no tab follows, the others give way to a stop that waits for a connection', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const pass = async (ms) => { await settle(); t.mock.timers.tick(ms); await settle(); };
+  const { tab } = browser(t);
+  const relay = scriptedRelay([PLAIN], { cut: (size) => size - 150 });
+  relay.held = new Promise(() => {});
+  let free = 3;
+  const waiting = [];
+  const fetch = async (url, init) => { // as a browser with three connections
+    if (free === 0) await new Promise((resolve) => { waiting.push(resolve); });
+    if (init.signal?.aborted) waiting.shift()?.();
+    init.signal?.throwIfAborted();
+    free -= 1;
+    const leave = () => { free += 1; waiting.shift()?.(); };
+    const response = await relay.fetch(url, init);
+    if (url.endsWith('/cancel')) leave();
+    else init.signal.addEventListener('abort', leave, { once: true });
+    return response;
+  };
+  const chats = [];
+  for (let at = 0; at < 5; at++) {
+    const page = tab();
+    const chat = open({ fetch }, { storage: () => page.storage });
+    page.within(() => chat.subscribe(() => {}));
+    chats.push(chat);
+    if (at === 0) chat.send('hi');
+    for (let wait = 0; wait < 3; wait++) await pass(20);
+  }
+  assert.equal(waiting.length, 2);
+  chats[0].stop();
+  await pass(1999);
+  assert.deepEqual(relay.cancels, []);
+  await pass(1);
+  for (let wait = 0; wait < 9; wait++) await pass(0);
+  assert.deepEqual(relay.cancels, [`/v1/streams/${STREAM}/cancel`]);
+  for (const chat of chats) chat.setMessages([]);
+});
+
 // ---- Several users of a browser
 
 const claims = (said) => `e30.${Buffer.from(JSON.stringify(said)).toString('base64url')}.c2ln`;
