@@ -110,9 +110,9 @@ function readOn() {
   else reader.ask(turn, conversation.requestOf(turn));
 }
 
-/** Leave the conversation; an answer that runs goes on without a reader. */
+/** Leave the conversation; its answer is stopped, unless it was asked for elsewhere. */
 function beginAnew() {
-  reader.leave();
+  reader.leave({ stops: Boolean(conversation.turns.at(-1)?.kept.prompt) });
   conversation.clear();
   inspector.show(null);
   history.replaceState(null, '', location.pathname + location.search);

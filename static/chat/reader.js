@@ -54,9 +54,11 @@ export class Reader {
     setTimeout(leave, STOP_MS);
   }
 
-  /** Leave the answer; it goes on without a reader. */
-  leave() {
-    this.reading?.leave();
+  /** Leave the answer; it goes on without a reader, unless it is stopped. @param {{stops?: boolean}} [how] */
+  leave({ stops = false } = {}) {
+    const left = this.reading;
+    if (stops) left?.stop().catch(() => {}).finally(() => left.leave());
+    else left?.leave();
     this.reading = null;
     setBusy(false);
     showReady('closed');

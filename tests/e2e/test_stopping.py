@@ -48,6 +48,26 @@ async def test_escape_stops_soon_where_the_relay_does_not_answer(page, transport
     await page.wait_for_function(STATUSES, arg="cancelled completed")
 
 
+@pytest.mark.parametrize("transport", ["fetch", "eventsource"])
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_new_chat_stops_the_answer_that_nobody_will_see(
+    page, transport, begun, upstream, relay
+):
+    upstream.script = [head(), send(text("half")), Hold()] if begun else [Hold()]
+    await page.goto(relay.url)
+    await ask(page, "hello", transport=transport)
+    if begun:
+        await page.wait_for_selector(".message.assistant .text")
+    else:
+        await until(lambda: upstream.calls)
+    await page.click("#new-chat")
+    await page.wait_for_selector("#welcome")
+
+    await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+    assert 1 == len(upstream.calls)
+    assert "idle" == await page.get_attribute("body", "data-state")
+
+
 STATUSES = """(wanted) => wanted === [...document.querySelectorAll('.message.assistant')]
     .map((it) => it.dataset.status).join(' ')"""
 
