@@ -34,10 +34,12 @@ export class Answer {
   /** @type {Map<number, Block>} */
   #blocks = new Map();
   #acts;
+  #model;
 
   /** @param {string} model @param {{retry: () => void, inspect: () => void}} acts ask again; list the events */
   constructor(model, acts) {
     this.#acts = acts;
+    this.#model = model;
     this.article = element('article', { className: 'message assistant', ariaBusy: 'true', data: { status: 'streaming' } },
       element('h3', { className: 'who' }, model || say('default model'), this.#target),
       this.#parts, this.#outcome);
@@ -54,7 +56,7 @@ export class Answer {
   receive(event) {
     switch (event.type) {
       case 'stream.target':
-        this.#target.textContent = ` via ${event.upstream}/${event.model}`;
+        if (![this.#model, `demo/${this.#model}`].includes(`${event.upstream}/${event.model}`)) this.#target.textContent = ` via ${event.upstream}/${event.model}`;
         break;
       case 'text.start':
       case 'refusal.start':

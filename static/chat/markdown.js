@@ -424,9 +424,18 @@ function withoutLinks(nodes) {
   return joined(nodes.flatMap((node) => (node.tag === 'a' ? node.kids ?? [] : node.kids ? [{ ...node, kids: withoutLinks(node.kids) }] : [node])));
 }
 
+const NAMED = /^\s*(?:https?:\/\/)?(?:www\.)?([\w-]+(?:\.[\w-]+)+)(?:[/:?#].*)?\s*$/is;
+
+/** Name the site after a text that names another. @param {string} address @param {any[]} kids */
+function withSite(address, kids) {
+  const named = kids.length === 1 && NAMED.exec(kids[0].text ?? '')?.[1].toLowerCase();
+  const site = /^https?:\/\//i.test(address) && URL.canParse(address) ? new URL(address).hostname.replace(/^www\./, '') : null;
+  return named && site && named !== site ? [...kids, { text: ` (${site})` }] : kids;
+}
+
 /** @param {string} address @param {Shown[]} [kids] @param {boolean} [image] @returns {Piece} */
 function linkTo(address, kids = [{ text: address }], image = false) {
-  return { tag: 'a', props: { href: address, target: '_blank', rel: 'noopener noreferrer nofollow', ...(image ? { className: 'image' } : {}) }, kids };
+  return { tag: 'a', props: { href: address, target: '_blank', rel: 'noopener noreferrer nofollow', ...(image ? { className: 'image' } : {}) }, kids: withSite(address, kids) };
 }
 /** @param {string} address */
 const isLink = (address) => URL.canParse(address) && /^(https?|mailto):$/.test(new URL(address).protocol);

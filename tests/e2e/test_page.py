@@ -176,6 +176,17 @@ async def test_keyboard_is_enough(page, upstream, relay):
     assert "one\ntwo" == upstream.calls[0].json["messages"][-1]["content"]
 
 
+async def test_a_low_window_opens_at_its_top(page, relay):
+    await page.set_viewport_size({"width": 640, "height": 400})
+    await open_page(page, relay.url)
+    await page.wait_for_selector("#prompts button")
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+    assert await page.evaluate("document.documentElement.scrollHeight > innerHeight")
+    assert 0 == await page.evaluate("scrollY")
+    assert "prompt" == await page.evaluate("document.activeElement.id")
+
+
 async def test_page_is_accessible_and_can_be_used_at_400_percent(page):
     async with serve_relay(demo_pace=0) as relay:
         await open_page(page, relay.url)
