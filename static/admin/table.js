@@ -86,7 +86,7 @@ export class Table {
   }
 
   #make(key) {
-    const cells = this.columns.map((column) => ({ column, words: null, cell: element('div', { role: 'cell', className: column.number ? 'number' : '' }) }));
+    const cells = this.columns.map((column) => ({ column, words: null, cell: element('div', { role: 'cell', className: column.number ? 'number' : '', data: { title: column.title } }) }));
     return { cells, element: element('div', { role: 'row', className: 'row', data: { key } }, ...cells.map(({ cell }) => cell)) };
   }
 

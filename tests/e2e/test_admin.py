@@ -16,7 +16,7 @@ from app.testing.upstream import DONE, Hold, event, head, send, serve_upstream, 
 from tests.api.asking import serve_asked
 from tests.e2e.admin_summary import MARKUP, summary
 from tests.e2e.axe import check_accessible
-from tests.e2e.talk import give_key, watch_policy
+from tests.e2e.talk import IDLE, ask, give_key, says, watch_policy
 from tests.serving import HELLO, Relay, read_messages, serve_relay
 from tests.waiting import until
 
@@ -273,6 +273,27 @@ async def test_a_busy_relay_is_shown_as_text_and_used_by_keyboard(page: Page):
         await page.wait_for_selector("body[data-link=live]")
         assert not await page.is_visible("#banner")
         assert 1 == asked["most"]
+
+
+async def test_a_phone_sees_every_cell_and_what_it_is(page: Page, upstream, relay):
+    upstream.script = says("hello")
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.goto(relay.url)
+    await ask(page, "hello")
+    await page.wait_for_selector(IDLE)
+    await page.goto(relay.admin_page)
+    await page.wait_for_selector("#recent .body .row")
+
+    assert [] == await page.evaluate(OUT_OF_SIGHT)
+    first = page.locator("#recent .body .row").first.get_by_role("cell")
+    assert [] == [title for title in await first.evaluate_all(TITLES) if not title]
+    await check_accessible(page)
+
+
+OUT_OF_SIGHT = """[...document.querySelectorAll('.region, .row > *')]
+  .filter((it) => it.getBoundingClientRect().right > innerWidth || (it.matches('.region') && it.scrollWidth > it.clientWidth))
+  .map((it) => it.outerHTML)"""
+TITLES = "(cells) => cells.map((it) => getComputedStyle(it, '::before').content.slice(1, -1))"
 
 
 async def test_who_is_signed_in_to_the_host_needs_no_key(page: Page, tmp_path):
