@@ -126,8 +126,9 @@ class Endpoints:
         Raises:
             RequestError, ServiceError, ClientDisconnect: as `_read_body` and `parse_body` do.
         """
-        owner = principal_of(request).owner
-        with self._hub.admission.receive(_share_of(request), owner) as memory:
+        principal = principal_of(request)
+        address = principal.share or address_of(request.scope.get("client"))
+        with self._hub.admission.receive(address, principal.owner) as memory:
             body = await self._read_body(request, memory, max_bytes=MAX_OPTIONS, may_be_empty=True)
             return parse_body(body.strip() or b"{}", decoder, example=example)
 
@@ -151,22 +152,18 @@ class Endpoints:
     ) -> Response:
         """Return a response of the frames of a stream after a cursor, as `read_from` does."""
         principal = principal_of(request)
+        address = principal.share or address_of(request.scope.get("client"))
         own = principal.owner == stream.state.owner and principal.may != "watch"
         if client_format.replays and counted and own:
             delivery["on_whole"] = self._on_whole(request, stream.id)
         return await read_from(
-            stream.attach(_share_of(request), counted=counted).reader,
+            stream.attach(address, counted=counted).reader,
             client_format,
             after,
             http_settings=self._http_settings,
             retry_ms=self._retry_ms(),
             **delivery,
         )
-
-
-def _share_of(request: Request) -> str:
-    """Return the name by which the caller's open items are limited."""
-    return principal_of(request).share or address_of(request.scope.get("client"))
 
 
 async def _read(

@@ -97,8 +97,8 @@ def render() -> str:
         rows.setdefault(tuple(cells), []).append(feature)
     for same, features in rows.items():
         if not all(same):
-            cells = " | ".join("yes" if cell else "" for cell in same)
-            lines.append(f"| {', '.join(features)} | {cells} |")
+            shown = " | ".join("yes" if cell else "" for cell in same)
+            lines.append(f"| {', '.join(features)} | {shown} |")
     return "\n".join(lines)
 
 
