@@ -440,7 +440,7 @@ async def test_what_a_client_sees_too_late_for_a_status_is_asked_again(hurry):
     async with serve_script(script, attempts=2, status_wait_s=0) as (relay, upstream), hurry():
         asked = {**HELLO, "stream": True}
         async with relay.client.stream("POST", "/v1/chat/completions", json=asked) as response:
-            await read_messages(response, cut=True)
+            await read_messages(response)
         background = {"input": "hi", "background": True}
         begun = (await relay.client.post("/v1/responses", json=background)).json()
         url = f"/v1/responses/{begun['id']}?stream=true"
