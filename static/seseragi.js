@@ -710,10 +710,7 @@ export class ChatStream extends EventTarget {
   async #through(send) {
     const controller = new AbortController();
     const late = new SeseragiError('connection_failed', `no answer to the stop for ${3 * STOP_MS} ms`, { retryable: true });
-    const timers = [
-      setTimeout(() => this.#drop(this.#lost(late)), STOP_MS),
-      setTimeout(() => abort(controller, late), 3 * STOP_MS),
-    ];
+    const timers = [setTimeout(() => this.#drop(this.#lost(late)), STOP_MS), setTimeout(() => abort(controller, late), 3 * STOP_MS)];
     try {
       return await unlessAborted(send(controller.signal), controller.signal);
     } finally {
@@ -771,7 +768,10 @@ export class ChatStream extends EventTarget {
     let response;
     if (this.streamId === null) {
       // Not given up: a long request takes its time on a slow network, and the relay to answer.
-      this.#watch(stallMs, () => this.#tell(new SeseragiError('connection_failed', `no answer for ${stallMs} ms: the request is slow, or waits for a connection`, { retryable: true })));
+      this.#watch(stallMs, () => {
+        this.problem = new SeseragiError('connection_failed', `no answer for ${stallMs} ms: the request is slow, or waits for a connection`, { retryable: true });
+        this.dispatchEvent(new Event('statechange'));
+      });
       const url = this.#options.url ?? CHAT_URL;
       response = this.#request === null ? await call(url, { cache: 'no-store' }, { accept }, options)
         : await post(url, this.#request, { accept, 'idempotency-key': idempotencyKey }, options);
@@ -912,12 +912,6 @@ export class ChatStream extends EventTarget {
   }) {
     clearTimeout(this.#watchdog);
     if (ms <= LONGEST_TIMEOUT_MS) this.#watchdog = setTimeout(act, ms);
-  }
-
-  /** Say what is wrong while it goes on. @param {SeseragiError} problem */
-  #tell(problem) {
-    this.problem = problem;
-    this.dispatchEvent(new Event('statechange'));
   }
 
   /** @param {unknown} [reason] */

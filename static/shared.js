@@ -57,13 +57,9 @@ export class SharedReading extends EventTarget {
     this.#take(isFirst);
   }
 
-  get readyState() {
-    return this.#stream?.readyState ?? 'open';
-  }
+  get readyState() { return this.#stream?.readyState ?? 'open'; }
 
-  get problem() {
-    return this.#stream?.problem ?? null;
-  }
+  get problem() { return this.#stream?.problem ?? null; }
 
   /** @returns {AsyncGenerator<Received|Snapshot, void, void>} */
   async *[Symbol.asyncIterator]() {
@@ -132,9 +128,9 @@ export class SharedReading extends EventTarget {
       return new Promise((resolve) => { this.#release = () => resolve(undefined); });
     }).catch(() => {
       if (!isCurrent()) return;
-      const stream = this.#stream; // another tab has taken it
+      const taken = this.#stream; // by another tab
       this.#stream = null;
-      stream?.disconnect();
+      taken?.disconnect();
       this.#take();
       this.#ask();
     });
@@ -148,27 +144,22 @@ export class SharedReading extends EventTarget {
     this.#wake();
   }
 
-  /** Ask how far the reader is. */
-  #ask() {
-    this.#channel.postMessage({ asked: this.#cursor });
-    this.#within(() => this.#take(true));
-  }
-
-  /** @param {() => void} act */
-  #within(act) {
+  /** Ask how far the reader is, now or after a silence. */
+  #ask(isNow = true) {
+    if (isNow) this.#channel.postMessage({ asked: this.#cursor });
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(act, SILENCE_MS);
+    this.#timer = setTimeout(() => (isNow ? this.#take(true) : this.#ask()), SILENCE_MS);
   }
 
   /** @param {{received?: Received, snapshot?: Snapshot|null, asked?: string|null}} message of another tab */
   #hear({ received, snapshot, asked }) {
     if (this.#stream) {
-      const read = asked === undefined ? null : this.#look();
+      const read = this.#look();
       if (asked !== undefined) this.#channel.postMessage({ snapshot: numberOf(read?.cursor) > numberOf(asked) ? read : null });
     } else if (asked === undefined) {
       const [at, last] = [snapshot?.cursor ?? received?.id, numberOf(this.#cursor)];
       if (received && numberOf(at) > last + 1) return this.#ask(); // some were missed
-      this.#within(() => this.#ask());
+      this.#ask(false);
       const news = snapshot ?? received;
       if (!at || !news || numberOf(at) <= last) return;
       this.#cursor = at;

@@ -137,11 +137,7 @@ export class ChatStore {
       if (turn && turn === this.#turn) turn.isStopping = true;
       this.#store();
     }, STOP_MS);
-    try {
-      await this.#reading?.cancel();
-    } finally {
-      clearTimeout(late);
-    }
+    await Promise.resolve(this.#reading?.cancel()).finally(() => clearTimeout(late));
   };
 
   /** Go on after a failure: with the answer, if its stream is there yet, else with another one. @returns {boolean} */

@@ -764,13 +764,15 @@ nodeTest('stop in a tab that follows makes it the reader', async (t) => {
 nodeTest('a tab that reads and says nothing, such as a frozen one, is replaced', async (t) => {
   const start = globalThis.setTimeout;
   const waits = [];
+  let isFrozen = false;
   t.mock.method(globalThis, 'setTimeout', (act, ms, ...rest) => {
-    if (ms === 4000) waits.push(ms);
-    return start(act, ms === 4000 ? 20 : ms, ...rest);
+    if (isFrozen && ms === 4000) waits.push(ms);
+    return start(act, isFrozen && ms === 4000 ? 20 : ms, ...rest);
   });
   const { tabs, relay, locks, free, whole } = await tabsOf(t, 2);
   const [name] = locks.held.keys();
   const frozen = new Promise(() => {});
+  isFrozen = true;
   locks.request(name, { steal: true }, () => frozen).catch(() => {});
   await until(() => relay.gets.length >= 1);
   free();
