@@ -184,7 +184,7 @@ async def test_client_raises_the_right_class(fields, kind, param):
 @pytest.mark.parametrize(
     ("status", "kind", "code"),
     [
-        ("429 Slow", openai.RateLimitError, "upstream_rate_limited"),
+        ("429 Slow", openai.RateLimitError, "rate_limit_exceeded"),
         ("401 No", openai.AuthenticationError, "upstream_auth"),
         ("402 Pay", openai.APIStatusError, "insufficient_quota"),
         ("404 No", openai.NotFoundError, "model_not_found"),

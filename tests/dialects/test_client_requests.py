@@ -155,7 +155,7 @@ def test_a_wrong_request_is_refused_with_the_place(
 
 
 OPENAIS = {
-    "rate_limited": "rate_limit_exceeded",
+    **dict.fromkeys(("rate_limited", "upstream_rate_limited"), "rate_limit_exceeded"),
     "upstream_not_found": "model_not_found",
     **dict.fromkeys(("budget_exceeded", "upstream_billing"), "insufficient_quota"),
 }

@@ -19,6 +19,7 @@ _PARAM: Final = re.compile(
 
 _OPENAI_CODES: Final = {
     "rate_limited": "rate_limit_exceeded",
+    "upstream_rate_limited": "rate_limit_exceeded",
     "upstream_not_found": "model_not_found",
     "budget_exceeded": "insufficient_quota",
     "upstream_billing": "insufficient_quota",
