@@ -62,7 +62,7 @@ KINDS = dict(re.findall(r"<!-- run: (\w+) -->\n```(\w+)", QUESTIONS))
 SAYS = {
     "why": "The answer is complete.",
     "ready": "200 OK",
-    "rotate": "my-app-2",
+    "rotate": "my-app",
     "certificate": "demo/demo",
     "corporate": "demo/demo",
     "upgrade": "ready",
