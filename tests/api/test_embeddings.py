@@ -257,7 +257,7 @@ async def test_other_fields_go_where_they_are_known() -> None:
 @pytest.mark.parametrize(
     ("script", "status", "code"),
     [
-        (reply("429 Slow", "{}", retry_after="7"), 429, "upstream_rate_limited"),
+        (reply("429 Slow", "{}", retry_after="7"), 429, "rate_limit_exceeded"),
         (reply("401 No", '{"error":{"message":"bad key sk-test-0123456789"}}'), 401, "upstream_auth"),
         (reply("400 Bad", '{"error":{"message":"sk-test-0123456789 odd"}}'), 400, "upstream_invalid_request"),
         (reply("404 No", "{}"), 404, "model_not_found"),
@@ -278,7 +278,7 @@ async def test_a_failure_is_told_in_openais_words(script: Any, status: int, code
 
     assert (status, code) == (response.status_code, response.json()["error"]["code"])
     assert "sk-test" not in response.text
-    assert (code == "upstream_rate_limited") == ("retry-after" in response.headers)
+    assert (code == "rate_limit_exceeded") == ("retry-after" in response.headers)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ REFUSED = [
     Refused("200 with an error in JSON", reply("200 OK", OPENAI_429), 429, "upstream_rate_limited"),
     Refused("200 with an error as first event", [head(), send(f"data: {OPENAI_429}\n\n")], 429, "upstream_rate_limited"),
     Refused("200 with an error as first event, and retry-after", [head(retry_after="7"), send(f"data: {OPENAI_429}\n\n")], 429, "upstream_rate_limited", "7"),
-    Refused("200 with a wait in words", [head(), send('data: {"error":{"code":"rate_limit_exceeded","message":"Please try again in 1m2s."}}\n\n')], 429, "upstream_rate_limited", "62"),
+    Refused("200 with a wait in words", [head(), send('data: {"error":{"code":"rate_limit_exceeded","message":"Please try again in 1m2s."}}\n\n')], 429, "upstream_rate_limited", "59"),
     Refused("redirect", reply("302 Found", "", location="http://127.0.0.1:1/"), 502, "upstream_invalid_response"),
     Refused("204", [send("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")], 502, "upstream_invalid_response"),
     Refused("empty stream", [head()], 502, "upstream_truncated"),

@@ -45,6 +45,7 @@ CALLS = {
     *("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/embeddings"),
     "/v1/client_secrets",
     *(f"/v1/{call.path}" for call in forwarded.CALLS),
+    "/v2/rerank",
 }
 LISTS = {
     *("/v1/models", "/v1/models/{model:path}", "/v1/usage", "/v1/echo", "/openapi.json"),

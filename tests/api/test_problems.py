@@ -109,7 +109,7 @@ async def test_elsewhere_and_to_anybody_else_it_is_a_problem(path, headers, stat
         ("/v1/", "GET /v1/models"),
         ("/v1/v1/messages", "take '/v1' off"),
         ("/chat/completions", "add '/v1' to"),
-        ("/v1/nothing", ""),
+        ("/v1/nothing", "GET /openapi.json"),
     ],
 )
 async def test_a_wrong_base_url_is_told_of(path, advice):
@@ -118,7 +118,7 @@ async def test_a_wrong_base_url_is_told_of(path, advice):
 
     assert 404 == response.status_code
     assert advice in response.text
-    assert bool(advice) == (";" in response.text)
+    assert ";" in response.text
 
 
 async def test_official_clients_find_the_id_of_every_answer():
