@@ -319,7 +319,8 @@ class ClientBody(msgspec.Struct, frozen=True):
         choice = self.body.get("tool_choice")
         choice = choice.get("type") if isinstance(choice, dict) else choice
         may_call = choice in (None, "auto", "required", "any") and not self.always_hosted
-        return may_call and dropped.startswith("tools")
+        # Members of tools change how a tool is sent, not which there are.
+        return may_call and dropped.startswith("tools") and "]." not in dropped
 
 
 class OutputCeiling(msgspec.Struct, frozen=True):

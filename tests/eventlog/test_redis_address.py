@@ -31,7 +31,7 @@ async def test_database_of_the_url_is_used(server):
     async with opened(f"redis://127.0.0.1:{server.port}/3") as event_log:
         await filled(event_log, [START])
 
-        assert b"db3:keys=4" in server.ask("INFO", "keyspace")
+        assert b"db3:keys=5" in server.ask("INFO", "keyspace")
 
 
 async def test_passwords_and_users_are_taken(tmp_path):

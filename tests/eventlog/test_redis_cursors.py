@@ -118,6 +118,8 @@ class World:
     def _check_times_to_live(self) -> None:
         answer = self._server.ask("KEYS", "seseragi:*").split(b"\r\n")
         for key in (line.decode() for line in answer if line.startswith(b"seseragi:")):
+            if key == "seseragi:format":  # it outlives all streams
+                continue
             left = self._server.ask("PTTL", key)
             assert int(left[1:]) > 0, (key, left)
 

@@ -185,11 +185,18 @@ def add_texts(turns: list[dict[str, Any]]) -> list[str]:
 
 def limit_points(*lists: list[dict[str, Any]]) -> list[str]:
     """Remove the first cache points beyond those that are allowed; return the change."""
-    points = [(blocks, one) for blocks in lists for one in blocks if "cachePoint" in one]
-    surplus = points[: max(0, len(points) - MAX_POINTS)]
-    for blocks, point in surplus:
-        blocks.remove(point)
-    return [f"allows {MAX_POINTS} cache_control: dropped the first"] if surplus else []
+    surplus = sum("cachePoint" in one for blocks in lists for one in blocks) - MAX_POINTS
+    if surplus <= 0:
+        return []
+    for blocks in lists:
+        kept = []
+        for one in blocks:
+            if "cachePoint" in one and surplus > 0:
+                surplus -= 1
+            else:
+                kept.append(one)
+        blocks[:] = kept
+    return [f"allows {MAX_POINTS} cache_control: dropped the first"]
 
 
 def render_text(content: object) -> list[dict[str, Any]]:
