@@ -28,7 +28,7 @@ export function follow(scroller) {
   document.addEventListener('scroll', () => { if (box() !== scroller) look(); }, { passive: true });
 
   const keep = () => {
-    if (!held || scheduled || !scroller.querySelector('.message')) return; // one layout a frame, not one an event; a low window opens at its top
+    if (!held || scheduled || (scroller.id === 'scroller' && !scroller.querySelector('.message'))) return; // one layout a frame, not one an event; a low window opens at its top
     scheduled = true;
     requestAnimationFrame(() => {
       scheduled = false;

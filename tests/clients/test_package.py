@@ -143,11 +143,11 @@ def test_modules_of_the_page_hold_under_the_strictest_types():
     assert ("", 0) == (done.stdout, done.returncode)
 
 
-def test_client_has_at_most_6_kib_and_a_half_and_the_hook_5_kb_more(project):
+def test_client_has_at_most_6_kib_and_a_half_and_the_hook_6_kb_more(project):
     client, hook = (len(gzip.compress(bundle(code, project), 9)) for code in (CLIENT, HOOK))
 
     assert client <= 6500
-    assert hook - client <= 5000
+    assert hook - client <= 6000  # one reader for all tabs is 1 KB
 
 
 def test_what_is_not_used_is_not_bundled(project):
