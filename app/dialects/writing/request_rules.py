@@ -68,18 +68,22 @@ def fit_stops(
     return replace(request, stop=kept or None), [change]
 
 
-def check_images(messages: Sequence[Message], allowed: Container[str], *, format: str) -> None:
-    """Refuse inline images of other media types than these.
+def check_parts(messages: Sequence[Message], refuse: Callable[[Any], str], *, format: str) -> None:
+    """Refuse a part of a message for which `refuse` says what it is; "" for any other.
 
     Raises:
         RequestError: there is one.
     """
     for number, message in enumerate(messages):
         for index, part in enumerate(message.content if isinstance(message.content, list) else ()):
-            found = isinstance(part, ImagePart) and parse_data_url(part.image_url.url)
-            if found and found[0] not in allowed:
-                path = f"messages[{number}].content[{index}]"
-                raise unsupported(path, f"an image of the type {found[0][:80]!r}", format=format)
+            if what := refuse(part):
+                raise unsupported(f"messages[{number}].content[{index}]", what, format=format)
+
+
+def name_image(part: Any, allowed: Container[str]) -> str:
+    """Return what an inline image of another media type than these is; "" for any other part."""
+    found = isinstance(part, ImagePart) and parse_data_url(part.image_url.url)
+    return f"an image of the type {found[0][:80]!r}" if found and found[0] not in allowed else ""
 
 
 def fit_object(schema: dict[str, Any] | None) -> dict[str, Any]:

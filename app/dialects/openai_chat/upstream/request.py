@@ -25,10 +25,15 @@ from ...writing.conversation import (
     list_reasoning,
     parse_data_url,
     restrict_tools,
-    unsupported,
 )
 from ...writing.exchange import arrange
-from ...writing.request_rules import check_images, fit_object, fit_stops, fit_tool_schemas
+from ...writing.request_rules import (
+    check_parts,
+    fit_object,
+    fit_stops,
+    fit_tool_schemas,
+    name_image,
+)
 from ..reasoning_details import render_encrypted_detail, render_text_detail
 from .rules import FORMS, IMAGES, LONGEST_USER, STOPS, TOP_KEYWORDS
 
@@ -169,8 +174,7 @@ def render_request(
     if quirks.openai_limits:
         request, stops = fit_stops(request, STOPS, format=FORMAT)
         request, moved = fit_tool_schemas(request, TOP_KEYWORDS)
-        check_images(request.messages, IMAGES, format=FORMAT)
-        _check_parts(request.messages)
+        check_parts(request.messages, _refuse, format=FORMAT)
         changes = (*changes, *stops, *moved)
     messages = request.messages
     if not request.is_plain:
@@ -291,16 +295,13 @@ def _list_names(messages: Sequence[Message], *, quirks: Quirks) -> tuple[str, ..
     return ()
 
 
-def _check_parts(messages: Sequence[Message]) -> None:
-    """Refuse what OpenAI refuses: it takes no video, and fetches no file."""
-    for number, message in enumerate(messages):
-        for index, part in enumerate(message.content if isinstance(message, UserMessage) else ()):
-            where = f"messages[{number}].content[{index}]"
-            if isinstance(part, VideoPart):
-                raise unsupported(where, "video", format=FORMAT)
-            if isinstance(part, FilePart) and part.file.url:
-                subject = "a file by its URL (send a data: URL)"
-                raise unsupported(where, subject, format=FORMAT)
+def _refuse(part: Any) -> str:
+    """Return what a part is that OpenAI refuses: it takes no video, and fetches no file."""
+    if isinstance(part, VideoPart):
+        return "video"
+    if isinstance(part, FilePart) and part.file.url:
+        return "a file by its URL (send a data: URL)"
+    return name_image(part, IMAGES)
 
 
 def _has_content(rendered: dict[str, Any]) -> bool:

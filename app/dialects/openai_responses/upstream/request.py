@@ -44,7 +44,7 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import Exchange, arrange
-from ...writing.request_rules import check_images, fit_object, fit_tool_schemas
+from ...writing.request_rules import check_parts, fit_object, fit_tool_schemas, name_image
 from .provider_tools import (
     CALLERS_ITEMS,
     is_answer,
@@ -116,7 +116,7 @@ def render_request(
         raise unsupported("stop", "a stop sequence", format=FORMAT)
     limit, changes = request.limit, list[str]()
     if quirks.openai_limits:
-        check_images(request.messages, IMAGES, format=FORMAT)
+        check_parts(request.messages, lambda part: name_image(part, IMAGES), format=FORMAT)
         request, changes = fit_tool_schemas(request, TOP_KEYWORDS)
         if limit is not None and limit < LEAST_OUTPUT:
             if request.ceiling is not None:  # what was reserved for it
