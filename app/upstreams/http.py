@@ -302,7 +302,7 @@ def _is_object(body: bytearray) -> bool:
     """Return whether a body is a complete JSON object."""
     try:
         return bytes(msgspec.json.decode(body, type=msgspec.Raw)).startswith(b"{")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
 
 
