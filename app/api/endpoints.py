@@ -127,7 +127,7 @@ class Endpoints:
             RequestError, ServiceError, ClientDisconnect: as `_read_body` and `parse_body` do.
         """
         principal = principal_of(request)
-        address = principal.share or address_of(request.scope.get("client"))
+        address = address_of(request.scope.get("client"), principal.share)
         with self._hub.admission.receive(address, principal.owner) as memory:
             body = await self._read_body(request, memory, max_bytes=MAX_OPTIONS, may_be_empty=True)
             return parse_body(body.strip() or b"{}", decoder, example=example)
@@ -152,7 +152,7 @@ class Endpoints:
     ) -> Response:
         """Return a response of the frames of a stream after a cursor, as `read_from` does."""
         principal = principal_of(request)
-        address = principal.share or address_of(request.scope.get("client"))
+        address = address_of(request.scope.get("client"), principal.share)
         own = principal.owner == stream.state.owner and principal.may != "watch"
         if client_format.replays and counted and own:
             delivery["on_whole"] = self._on_whole(request, stream.id)

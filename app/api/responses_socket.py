@@ -114,7 +114,7 @@ class ResponsesSocket(msgspec.Struct, frozen=True):
             ServiceError: `rate_limited`, the client has too many; nothing was received.
         """
         principal = scope[PRINCIPAL]
-        address, owner = principal.share or address_of(scope["client"]), principal.owner
+        address, owner = address_of(scope["client"], principal.share), principal.owner
         with self.hub.admission.receive(address, owner, socket=True) as memory:
             connection = _Connection(self, memory, app, scope, send)
             server: ClientSocket | None = (scope.get("extensions") or {}).get(SOCKET)
@@ -313,7 +313,7 @@ class _Connection:
 
         principal: Principal = self._scope[PRINCIPAL]
         client, headers = self._scope["client"], self._scope[REQUEST_HEADERS]
-        origin = source_of(client, headers, share=self._scope[PRINCIPAL].share)
+        origin = source_of(client, headers, share=principal.share)
         await self._hub.streams_of(principal).admit(origin, key=None)
         await self._hub.calls.ask(count, principal, origin=origin, kind="warm_up")
 

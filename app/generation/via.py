@@ -47,7 +47,7 @@ def source_of(
     Raises:
         RequestError: `invalid_request`, too many relays forwarded it.
     """
-    address = share or address_of(client)
+    address = address_of(client, share)
     vias, loops = headers.get(b"via", ()), headers.get(b"cdn-loop", ())
     if not (vias or loops):
         return RequestSource(address)

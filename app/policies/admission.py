@@ -69,8 +69,13 @@ class Shares(msgspec.Struct, frozen=True):
     """Memory for bodies that are being received and for retained requests."""
 
 
-def address_of(client: tuple[str, int] | None) -> str:
-    """Return the address of a client, by the `client` of an ASGI scope."""
+def address_of(client: tuple[str, int] | None, share: str = "") -> str:
+    """Return the address of a client, by the `client` of an ASGI scope.
+
+    Its `share` if it has a credential: see `Principal.share`.
+    """
+    if share:
+        return share
     if client is None:  # not an IP socket: the client is local
         return LOCAL
     host, port = client
