@@ -138,6 +138,6 @@ def _judge_json(session: Session, reply: Reply) -> None:
     if not judge_redirect(session, reply):
         session.wrong(
             "json_cut",
-            f'a JSON answer ("stream": false), which is silent until its end, is cut after '
-            f"{within(after)}: {reply.describe()}",
+            f'a JSON answer ("stream": false) is cut after {within(after)}: {reply.describe()} '
+            f"(the relay sends white space every {session.heartbeat_s:g} s until it comes)",
         )

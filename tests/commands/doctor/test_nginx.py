@@ -58,7 +58,8 @@ CASES = {
         {"compressed"},
         "gzip",
     ),
-    "waits for streams alone": Case(nginx("proxy_read_timeout 2s;"), {"json_cut"}, "504"),
+    # White space comes every `heartbeat_s` before a JSON answer that takes longer.
+    "waits for a heartbeat alone": Case(nginx("proxy_read_timeout 2s;")),
     "takes a header of requests": Case(
         nginx('proxy_set_header Last-Event-ID "";'), {"last_event_id"}, "gets all"
     ),

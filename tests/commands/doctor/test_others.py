@@ -164,6 +164,9 @@ CASES = {
     "varnish waits for the whole": Case(
         varnish(response="set beresp.do_stream = false;"), {"buffered"}, "content-length"
     ),
+    "varnish waits too little for the first byte": Case(
+        varnish(backend=".first_byte_timeout = 0.5s;"), {"json_cut"}, "503"
+    ),
     "varnish caches, and has GET of POST": Case(
         varnish(
             recv="return (hash);",
