@@ -159,7 +159,7 @@ def show_files(calls: Counter[CodeType]) -> str:
 
 
 async def test_a_short_request_takes_few_calls() -> None:
-    for _ in range(3):  # a busy machine adds calls to some: ticks, and bodies in pieces
+    for _ in range(10):  # a busy machine adds calls to some: ticks, and bodies in pieces
         cost = await count_request()
         if cost.all.total() <= CALLS:
             break
