@@ -55,7 +55,7 @@ from .scripts import (
 )
 
 GATHER_S = 0.005
-"""How long events wait to be sent together with those of other streams, if no append waits."""
+"""The time between two writes in which events gather, if no append waits."""
 
 STREAMS_AT_ONCE = 100
 BYTES_AT_ONCE = 2**22
@@ -121,6 +121,8 @@ class Owner:
         self._due = asyncio.Event()
         self._gathering: asyncio.TimerHandle | None = None
         """Sets `_due` for events that no append waits for."""
+        self._written_at = 0.0
+        """When the last write began, by the clock of the event loop."""
         self._renewal_due = asyncio.Event()
         self._tasks = Supervisor()
         self.taken_over: OrderedDict[str, None] = OrderedDict()
@@ -303,7 +305,7 @@ class Owner:
             self._due.set()
         elif self._gathering is None:
             loop = asyncio.get_running_loop()
-            self._gathering = loop.call_later(GATHER_S, self._due.set)
+            self._gathering = loop.call_at(self._written_at + GATHER_S, self._due.set)
         if self._link.away or self.refused:
             self._show_first(local)
 
@@ -368,6 +370,7 @@ class Owner:
                 self._gathering = None
             if self._link.away:
                 continue  # until `rewrite`
+            self._written_at = asyncio.get_running_loop().time()
             streams, self._dirty = self._dirty, {}
             try:
                 while streams:
