@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.dialects.reading.refusal_wordings import _WORDINGS
+from app.demo import answers
+from app.dialects.reading.refusal_wordings import _ROWS
 from app.hooks.contract import Check, Text
 from app.hooks.redact import redact
 from app.upstreams.redaction import _compile as compile_secrets
@@ -33,8 +34,11 @@ HOOK_MS_PER_MIB = 500
 METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split")
 
 GIVEN: dict[str, Callable[[], list[re.Pattern[Any]]]] = {
+    "demo/answers.py": lambda: [re.compile(answers._JAPANESE), re.compile(answers._TOKEN)],
     "dialects/reading/provider_errors.py": lambda: [pattern for _, pattern in _errors()._TEXTS],
-    "dialects/reading/refusal_wordings.py": lambda: [pattern for _, pattern in _WORDINGS],
+    "dialects/reading/refusal_wordings.py": lambda: [
+        re.compile(text, re.IGNORECASE) for _, text in _ROWS
+    ],
     "upstreams/redaction.py": lambda: [compile_secrets(["sk-0123456789+/abcdef", "a.b-c/d+e"])],
 }
 """Modules with expressions that they build; those of globs in the settings are the operator's."""
@@ -45,7 +49,7 @@ SHORT: dict[str, tuple[int, str]] = {
     **{f"dialects/reading/provider_errors.py:{n}": (8192, "MAX_READ") for n in range(9)},
     **{
         f"dialects/reading/refusal_wordings.py:{n}": (500, "_scrub, which ends at MAX_TEXT")
-        for n in range(len(_WORDINGS))
+        for n in range(len(_ROWS))
     },
     "framing/multipart.py:_parameters": (256, "it gets what _disposition has matched"),
     "framing/multipart.py:_disposition": (4096, "MAX_HEAD_BYTES"),

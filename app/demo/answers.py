@@ -40,10 +40,11 @@ _WEATHER: Final = {
 }
 
 _JA: Final = "ぁ-ゖゝ-ヺー-ヿ々〆〇㐀-䶿一-鿿豈-\ufaffｦ-ﾟ\U00020000-\U0003ffff"
-_JAPANESE: Final = re.compile(f"[{_JA}]")
+# Compiled when the demo is first asked: both take a tenth of the time in which a relay starts.
+_JAPANESE: Final = f"[{_JA}]"
 # Like tokenizers: a word with the space before it, Japanese in ones and twos (particles
 # on their own), punctuation and emoji in short runs. Every character is in some token.
-_TOKEN: Final = re.compile(
+_TOKEN: Final = (
     rf" ?[A-Za-z0-9_]{{1,12}}| ?[はがをにでともの]| ?[{_JA}]{{1,2}}| ?[^\w\s]{{1,3}}|\s+|\w{{1,4}}"
 )
 
@@ -70,7 +71,7 @@ class Answer(Struct, frozen=True):
 
 def tokens(text: str) -> tuple[str, ...]:
     """Cut a text into tokens."""
-    return tuple(_TOKEN.findall(text))
+    return tuple(re.compile(_TOKEN).findall(text))
 
 
 def answer(request: DemoRequest) -> Answer:
@@ -85,7 +86,7 @@ def answer(request: DemoRequest) -> Answer:
         raise ApiError(404, reason, code="model_not_found")
     if request.model == "demo-error":
         raise ApiError(503, "demo-error is always overloaded", code="overloaded")
-    texts = JAPANESE if _JAPANESE.search(request.words) else ENGLISH
+    texts = JAPANESE if re.compile(_JAPANESE).search(request.words) else ENGLISH
     quote = _quote(request.words, MAX_QUOTE, texts) or "…"
     if calls := _calls(request, texts, quote):
         whole = Answer((), (), calls=tuple(calls), finish_reason="tool_calls")

@@ -65,8 +65,6 @@ _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
     # Claude's: "For 'integer' type, properties maximum, minimum are not supported"
     ("field", rf"For '\w+' type, propert(?:y|ies) {_LIST} (?:is|are) not supported"),
 )
-_WORDINGS: Final = tuple((kind, re.compile(text, re.IGNORECASE)) for kind, text in _ROWS)
-
 _IMPLIED: Final = {
     "penalty": ("presence_penalty", "frequency_penalty"),
     "thinking level": ("thinking_level",),
@@ -87,8 +85,8 @@ class Refusal(NamedTuple):
 
 def read_refusal(error: RelayError) -> Refusal | None:
     """Return what a provider's error names; None if no wording is known."""
-    for kind, pattern in _WORDINGS:
-        if found := list(pattern.finditer(error.provider_message)):
+    for kind, wording in _ROWS:
+        if found := list(re.compile(wording, re.IGNORECASE).finditer(error.provider_message)):
             names = [name for match in found for name in _names(match)]
             return Refusal(kind, tuple(dict.fromkeys(names)), tuple(match[0] for match in found))
     return None
