@@ -46,6 +46,7 @@ CODES: dict[str, CodeInfo] = {
     "upstream_invalid_request": CodeInfo(400, "The provider refused the request"),
     # The provider.
     "upstream_auth": CodeInfo(502, "The provider refused the relay's credentials"),
+    "upstream_forbidden": CodeInfo(502, "The provider forbids this request"),
     "upstream_billing": CodeInfo(402, "The provider account cannot pay"),
     "upstream_not_found": CodeInfo(404, "The provider does not have this model"),
     "upstream_rate_limited": CodeInfo(429, "The provider's rate limit is reached", retryable=True),

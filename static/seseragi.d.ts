@@ -200,7 +200,7 @@ export type ClientErrorCode = 'connection_failed' | 'connection_lost' | 'events_
 export type RelayErrorCode =
   | 'invalid_request' | 'unauthenticated' | 'forbidden' | 'not_found' | 'model_not_found' | 'method_not_allowed'
   | 'conflict' | 'idempotency_mismatch' | 'stream_expired' | 'previous_response_not_found' | 'request_too_large' | 'unsupported_media_type' | 'upgrade_required' | 'rate_limited' | 'budget_exceeded'
-  | 'context_length_exceeded' | 'content_filtered' | 'upstream_invalid_request' | 'upstream_auth' | 'upstream_billing'
+  | 'context_length_exceeded' | 'content_filtered' | 'upstream_invalid_request' | 'upstream_auth' | 'upstream_forbidden' | 'upstream_billing'
   | 'upstream_not_found' | 'upstream_rate_limited' | 'upstream_unavailable' | 'upstream_overloaded' | 'upstream_timeout'
   | 'upstream_invalid_response' | 'upstream_tool_failed' | 'upstream_truncated' | 'overloaded' | 'producer_lost'
   | 'cancelled' | 'internal';

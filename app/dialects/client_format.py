@@ -201,10 +201,10 @@ class Failure(NamedTuple):
     media_type: str = "application/json"
 
 
-PROVIDER_STATUSES: Final = {"upstream_auth": 401}
+PROVIDER_STATUSES: Final = {"upstream_auth": 401, "upstream_forbidden": 403}
 """Failures with the provider's own status in OpenAI's and Anthropic's formats: their clients
 retry a 5xx, some (AI SDK, opencode) in spite of `x-should-retry`. In the native format a 401
-is about the client's own credential."""
+or 403 is about the client's own credential."""
 
 
 class ClientFormat(NamedTuple):

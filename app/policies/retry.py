@@ -29,6 +29,7 @@ FINAL: Final = frozenset(("content_filtered", "cancelled", "internal", "overload
 FAULTS: Final = frozenset(
     (
         "upstream_auth",
+        "upstream_forbidden",
         "upstream_billing",
         "upstream_rate_limited",
         "upstream_unavailable",

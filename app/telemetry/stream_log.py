@@ -8,7 +8,7 @@ from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from .observer import AttemptDropped, AttemptFailed, Observer
 
-OPERATOR_ERRORS = frozenset(("upstream_auth", "upstream_billing"))
+OPERATOR_ERRORS = frozenset(("upstream_auth", "upstream_forbidden", "upstream_billing"))
 """Errors that only the operator can fix."""
 
 CLIENT_ERRORS = frozenset(

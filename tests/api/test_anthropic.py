@@ -137,6 +137,7 @@ async def test_the_python_client_is_answered_in_a_loop_of_tools() -> None:
         ("400 Bad Request", anthropic.BadRequestError, "invalid_request_error"),
         ("401 Unauthorized", anthropic.AuthenticationError, "authentication_error"),
         ("402 Payment Required", anthropic.APIStatusError, "billing_error"),
+        ("403 Forbidden", anthropic.PermissionDeniedError, "permission_error"),
         ("404 Not Found", anthropic.NotFoundError, "not_found_error"),
         ("429 Too Many Requests", anthropic.RateLimitError, "rate_limit_error"),
         ("503 Service Unavailable", anthropic.OverloadedError, "overloaded_error"),

@@ -260,6 +260,7 @@ async def test_other_fields_go_where_they_are_known() -> None:
     [
         (reply("429 Slow", "{}", retry_after="7"), 429, "rate_limit_exceeded"),
         (reply("401 No", '{"error":{"message":"bad key sk-test-0123456789"}}'), 401, "upstream_auth"),
+        (reply("403 No", "{}"), 403, "upstream_forbidden"),
         (reply("400 Bad", '{"error":{"message":"sk-test-0123456789 odd"}}'), 400, "upstream_invalid_request"),
         (reply("404 No", "{}"), 404, "model_not_found"),
         (reply("200 OK", "[]"), 502, "upstream_invalid_response"),

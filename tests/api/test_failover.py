@@ -112,6 +112,7 @@ def drip(data: str, *, pause_s: float = 0.05) -> list[Step]:
 BEFORE = [
     Fault("401", reply("401 Unauthorized", ERROR)),
     Fault("403", reply("403 Forbidden", ERROR)),
+    Fault("403", reply("403 Forbidden", ERROR)),
     Fault("404", reply("404 Not Found", ERROR)),
     Fault("429", reply("429 Too Many", ERROR), 2),
     Fault("429 with a short retry-after", reply("429 Too Many", ERROR, retry_after_ms="50"), 2),

@@ -70,6 +70,7 @@ def gzipped(*parts: str) -> bytes:
 REFUSED = [
     Refused("429 with retry-after", reply("429 Too Many", OPENAI_429, retry_after="7"), 429, "upstream_rate_limited", "7"),
     Refused("401", reply("401 Unauthorized", '{"error":{"message":"bad key sk-test-0123456789"}}'), 502, "upstream_auth"),
+    Refused("403", reply("403 Forbidden", '{"error":{"message":"no access with sk-test-0123456789"}}'), 502, "upstream_forbidden"),
     Refused("402", reply("402 Payment", '{"error":{"message":"no money"}}'), 402, "upstream_billing"),
     Refused("404", reply("404 Not Found", '{"error":{"message":"no","code":"model_not_found"}}'), 404, "upstream_not_found"),
     Refused("400", reply("400 Bad Request", '{"error":{"message":"temperature is odd"}}'), 400, "upstream_invalid_request"),

@@ -462,6 +462,7 @@ async def test_limits_are_those_of_other_calls(limits: Any, prices: Any, code: s
 FAILURES: list[tuple[list[Step], int, str]] = [
     (reply("429 Slow", "{}", retry_after="7"), 429, "rate_limit_exceeded"),
     (reply("401 No", f'{{"error":{{"message":"bad key {KEY}"}}}}'), 401, "upstream_auth"),
+    (reply("403 No", "{}"), 403, "upstream_forbidden"),
     (reply("400 Bad", f'{{"error":{{"message":"{KEY} odd"}}}}'), 400, "upstream_invalid_request"),
     (reply("404 No", "{}"), 404, "model_not_found"),
     (reply("405 No", "{}"), 400, "upstream_invalid_request"),

@@ -186,6 +186,7 @@ async def test_client_raises_the_right_class(fields, kind, param):
     [
         ("429 Slow", openai.RateLimitError, "rate_limit_exceeded"),
         ("401 No", openai.AuthenticationError, "upstream_auth"),
+        ("403 No", openai.PermissionDeniedError, "upstream_forbidden"),
         ("402 Pay", openai.APIStatusError, "insufficient_quota"),
         ("404 No", openai.NotFoundError, "model_not_found"),
         ("400 Bad", openai.BadRequestError, "upstream_invalid_request"),
@@ -201,7 +202,9 @@ async def test_failure_before_the_answer_is_a_status(status, kind, code, streams
         assert code == caught.value.code
 
 
-@pytest.mark.parametrize(("status", "times"), [("401 No", 1), ("402 Pay", 1), ("503 Busy", 2)])
+@pytest.mark.parametrize(
+    ("status", "times"), [("401 No", 1), ("403 No", 1), ("402 Pay", 1), ("503 Busy", 2)]
+)
 async def test_client_sends_again_only_what_may_pass(status, times):
     async with serve(retries=1) as (upstream, _, client):
         upstream.script = reply(status, "{}", retry_after="0")

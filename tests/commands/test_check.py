@@ -266,7 +266,7 @@ FAILURES = [
     ("wrong-key", "upstream_auth", ["variable CHECK_KEY (seseragi.toml: upstream.wrong-key.key_env)", "HTTP 401"]),
     ("key-in-file", "upstream_auth", ["the file './a.key' (seseragi.toml: upstream.key-in-file.key_file)"]),
     ("no-key", "upstream_auth", ["[upstream.no-key], which names no key"]),
-    ("forbidden", "upstream_auth", ["project has no access to m", "CHECK_KEY", "billing", "HTTP 403"]),
+    ("forbidden", "upstream_forbidden", ["project has no access to m", "CHECK_KEY", "billing", "HTTP 403"]),
     ("unpaid", "upstream_billing", ["insufficient balance", "CHECK_KEY", "credit"]),
     ("limited", "upstream_rate_limited", ["slow down", "later"]),
     ("no-path", "upstream_not_found", ["'m'", "ends in /v1"]),

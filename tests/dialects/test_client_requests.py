@@ -164,7 +164,8 @@ ANTHROPICS = {
     **{404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"},
     **{499: "api_error", 504: "timeout_error", 529: "overloaded_error"},
 }
-PROVIDERS = {"upstream_auth": 401, "upstream_billing": 402, "upstream_not_found": 404}
+PROVIDERS = {"upstream_auth": 401, "upstream_billing": 402}
+PROVIDERS |= {"upstream_forbidden": 403, "upstream_not_found": 404}
 FULL = {
     "openai_chat": "This model's maximum context length is exceeded; "
     "reduce the length of the messages: m",

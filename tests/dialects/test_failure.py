@@ -12,6 +12,7 @@ from tests.dialects.streams import absent, index
 pytestmark = pytest.mark.pure
 
 AUTH = "upstream_auth"
+FORBIDDEN = "upstream_forbidden"
 INVALID = "upstream_invalid_request"
 CONTEXT = "context_length_exceeded"
 NOT_FOUND = "upstream_not_found"
@@ -29,13 +30,13 @@ RECORDED = [
     ("api.anthropic.com", 401, AUTH),
     ("api.openai.com", 400, INVALID),
     ("api.anthropic.com", 400, INVALID),
-    ("bedrock-runtime.us-east-1.amazonaws.com", 403, AUTH),  # an expired token
+    ("bedrock-runtime.us-east-1.amazonaws.com", 403, FORBIDDEN),  # an expired token
     ("api.openai.com", 401, AUTH),
     ("api.openai.com", 401, AUTH),
     ("api.openai.com", 401, AUTH),
     ("api.openai.com", 400, INVALID),
     ("rubyllm.services.ai.azure.com", 401, AUTH),
-    ("bedrock-runtime.<AWS_REGION>.amazonaws.com", 403, AUTH),
+    ("bedrock-runtime.<AWS_REGION>.amazonaws.com", 403, FORBIDDEN),
     ("api.cohere.com", 401, AUTH),
     ("api.deepseek.com", 401, AUTH),
     ("generativelanguage.googleapis.com", 400, AUTH),  # API_KEY_INVALID
@@ -186,7 +187,8 @@ def test_verdicts_of_providers_with_codes_of_their_own(body: Any, code: str) -> 
     [
         # The status alone.
         *((status, b"", INVALID) for status in (400, 405, 413, 415, 418, 422)),
-        *((status, b"", AUTH) for status in (401, 403)),
+        (401, b"", AUTH),
+        (403, b"", FORBIDDEN),
         *((status, b"", TIMEOUT) for status in (408, 504, 524)),
         *((status, b"", OVERLOADED) for status in (498, 503, 529)),
         *((status, b"", UNAVAILABLE) for status in (409, 424, 500, 501, 502, 520)),
@@ -224,9 +226,17 @@ def test_verdicts_of_providers_with_codes_of_their_own(body: Any, code: str) -> 
         (400, {"choices": [{"content_filter_results": said(code="content_filter")}]}, FILTERED),
         (400, {"choices": [{"content_filter_results": None}]}, INVALID),
         (403, said(code=403, metadata={"reasons": ["violence"]}), FILTERED),
-        (403, said(code=403, metadata={"provider_name": "x"}), AUTH),
+        (403, said(code=403, metadata={"provider_name": "x"}), FORBIDDEN),
         (400, said(code="tool_use_failed", type="invalid_request_error"), TOOL),
         (400, said(type="authentication_error", code="invalid_request_error"), AUTH),
+        # A 403 is never a 401, nor a 401 a 403.
+        (403, said(type="permission_error"), FORBIDDEN),
+        (403, said(status="PERMISSION_DENIED", message="API key not valid"), FORBIDDEN),
+        (403, said(code="invalid_api_key"), FORBIDDEN),
+        (403, {"detail": "Invalid API key"}, FORBIDDEN),
+        (401, said(type="permission_error"), AUTH),
+        (403, said(code="model_not_found"), NOT_FOUND),
+        (403, said(code="insufficient_quota"), BILLING),
         (500, said(type="rate_limit_error"), LIMITED),
         (400, said(type="invalid_request_error", message="Rate limit reached for x"), LIMITED),
         (400, said(message="Too many requests, please slow down"), LIMITED),
@@ -259,7 +269,7 @@ def test_an_error_reply_has_a_code(status: int, body: Any, code: str) -> None:
         ("ValidationException:http://x/", INVALID),
         ("ThrottlingException:http://x/", LIMITED),
         ("ModelNotReadyException", OVERLOADED),
-        ("AccessDeniedException", AUTH),
+        ("AccessDeniedException", FORBIDDEN),
         ("ResourceNotFoundException", NOT_FOUND),
         ("ModelTimeoutException", TIMEOUT),
         ("ServiceUnavailableException", OVERLOADED),
@@ -278,6 +288,8 @@ def test_bedrock_names_the_error_in_a_header(kind: str, code: str) -> None:
         (said(type="api_error", message="Internal server error"), UNAVAILABLE),
         ({"error": {"code": 400, "message": "Token limit reached"}}, INVALID),
         ({"error": {"code": "401", "status_code": 500}}, AUTH),
+        ({"error": {"code": 403}}, FORBIDDEN),
+        ({"error": {"type": "permission_error"}}, FORBIDDEN),
         ({"error": {"type": "server_error", "code": None}}, UNAVAILABLE),
         ({"error": {"type": "invalid_request_error"}}, INVALID),
         ({"error": {"type": "overloaded_error"}}, OVERLOADED),

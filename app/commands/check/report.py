@@ -201,15 +201,19 @@ def count(number: int, noun: str) -> str:
 
 
 _MODEL: Final = "check the model {model!r} and the base URL {base_url!r}{base_url_source}"
+_ACCESS: Final = (
+    "the credentials come from {credentials}: give them access to {model!r}; check the project, "
+    "the region, the billing and the clock of this machine"
+)
 _PROVIDER: Final = "see the provider's status page, and run the check later"
 _HINTS: Final[dict[str, str]] = {
     "401": "the key comes from {credentials}: replace it with a valid one",
-    "403": "the credentials come from {credentials}: give them access to {model!r}; check the "
-    "project, the region, the billing and the clock of this machine",
+    "403": _ACCESS,
     "404": f"{_MODEL}, which mostly ends in /v1",
     "407": "a proxy requires a login: let this machine past it",
     "no response": "check the base URL {base_url!r}{base_url_source} and its host",
     "upstream_auth": "the relay found no credentials in {credentials}: add them",
+    "upstream_forbidden": _ACCESS,
     "upstream_billing": "add credit to the account of the key from {credentials}",
     "upstream_not_found": f"{_MODEL}, which mostly ends in /v1",
     "upstream_invalid_response": f"{_MODEL}; its API must speak the dialect {{dialect!r}}",

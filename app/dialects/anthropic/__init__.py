@@ -29,7 +29,6 @@ EVENTS: Final = frozenset(
 """The types of the events that have a meaning here; others are passed on."""
 
 ERRORS: Final = {
-    "permission_error": "upstream_auth",
     "conflict_error": "upstream_unavailable",
     "request_too_large": "upstream_invalid_request",
 }

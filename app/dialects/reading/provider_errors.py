@@ -31,6 +31,7 @@ _ADVICE: Final = {
     "upstream_not_found": "does not have this model; check the model's name and the base URL",
     "upstream_tool_failed": "produced a broken tool call; try again",
     "upstream_auth": "refused the relay's key; check its key on the server",
+    "upstream_forbidden": "forbids this to the relay's key; check the key's rights on the server",
     "upstream_billing": "refused the relay's account; check its credit and billing",
     "upstream_rate_limited": "has reached its rate limit; try again later",
     "upstream_overloaded": "is overloaded; try again later",
@@ -109,15 +110,13 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             "api_key_invalid",
             "authentication_error",
             "authentication",
-            "permission_error",
-            "permission_denied",
             "unauthenticated",
             "unrecognizedclientexception",
             "expiredtokenexception",
-            "accessdeniedexception",
             "no_db_connection",  # LiteLLM without a database: any but its master key
         ),
     ),
+    ("upstream_forbidden", ("permission_error", "permission_denied", "accessdeniedexception")),
     (
         "upstream_not_found",
         (
@@ -251,8 +250,9 @@ _LIMITED: Final = re.compile(
 )
 """The texts of rate limits that hosts send as a status of 400 or 500, or as `api_error`."""
 _STATUSES: Final = {
-    **dict.fromkeys((401, 403), "upstream_auth"),
+    401: "upstream_auth",
     402: "upstream_billing",
+    403: "upstream_forbidden",
     404: "upstream_not_found",
     429: "upstream_rate_limited",
     **dict.fromkeys((498, 503, 529), "upstream_overloaded"),
@@ -347,14 +347,14 @@ def _classify(document: object, *, status: int | None, words: list[str]) -> str:
         status = next((int(w) for w in lower if re.fullmatch("[45][0-9][0-9]", w)), status)
     for code, known in _WORDS:
         if not set(known).isdisjoint(lower):
-            return code
+            return _of_key(code, status)
     text = _text(document)
     if status in (None, 400, 500) and ("429" in lower or _LIMITED.search(text)):
         return "upstream_rate_limited"
     if status != 429:  # a 429 is about tokens per minute, plans or billing
         for code, pattern in _TEXTS:
             if pattern.search(text):
-                return code
+                return _of_key(code, status)
     vague = not _VAGUE_WORDS.isdisjoint(lower)
     if status == 403 and any("reasons" in mapping(e.get("metadata")) for e in _errors(document)):
         return "content_filtered"  # OpenRouter's moderation
@@ -365,6 +365,13 @@ def _classify(document: object, *, status: int | None, words: list[str]) -> str:
     if status is None or status >= 500:
         return "upstream_unavailable"
     return "upstream_invalid_request" if status >= 400 else "upstream_invalid_response"
+
+
+def _of_key(code: str, status: int | None) -> str:
+    """Return the code; 401 and 403 decide between those of a key, since clients compare them."""
+    if code in ("upstream_auth", "upstream_forbidden") and status in (401, 403):
+        return _STATUSES[status]
+    return code
 
 
 def _errors(document: object) -> Iterator[dict[str, Any]]:

@@ -210,7 +210,7 @@ EXCEPTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("serviceUnavailableException", {"message": "busy"}, "upstream_overloaded"),
     ("validationException", {"message": "no such field"}, "upstream_invalid_request"),
     ("validationException", {"message": "Input Tokens Exceeded: so"}, "context_length_exceeded"),
-    ("accessDeniedException", {"message": "no"}, "upstream_auth"),
+    ("accessDeniedException", {"message": "no"}, "upstream_forbidden"),
     ("somethingNewException", {"message": "no"}, "upstream_unavailable"),
 ]
 ENDS: dict[str, tuple[bytes, Any]] = {

@@ -200,7 +200,7 @@ ENDS: dict[str, tuple[bytes, Any]] = {
     "error-without-a-word": (sse(*TEXT, event("error")), UNAVAILABLE),
     "error-in-words": (b"event: error\ndata: x\n\n", UNAVAILABLE),
     "error-in-a-body": (b'{"error":{"code":"invalid_request","message":"m"}}', failed("upstream_invalid_request")),
-    "error-of-google's": (b'[{"error":{"code":403,"status":"PERMISSION_DENIED"}}]', failed("upstream_auth")),
+    "error-of-google's": (b'[{"error":{"code":403,"status":"PERMISSION_DENIED"}}]', failed("upstream_forbidden")),
     "blocked": (sse(START, event("error", error={"code": "content_blocked", "message": "m"})), failed("content_filtered")),
     "failed": (answer(TEXT, end("failed")), UNAVAILABLE),
     "failed-for-a-reason": (answer(TEXT, end("failed", errors=[{"code": "quota_exceeded", "message": "m"}])), failed("upstream_rate_limited")),

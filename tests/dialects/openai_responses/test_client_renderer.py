@@ -202,6 +202,7 @@ def test_every_code_is_an_error_of_the_format(code):
         ("upstream_billing", "insufficient_quota"),  # Codex gives up, here and at the next two
         ("budget_exceeded", "insufficient_quota"),
         ("upstream_auth", "invalid_prompt"),
+        ("upstream_forbidden", "invalid_prompt"),
         ("upstream_truncated", "server_error"),  # Codex and opencode ask again
     ],
 )

@@ -17,6 +17,7 @@ _KINDS: Final = {
     "rate_limited": "rate_limit_error",
     "budget_exceeded": "rate_limit_error",
     "upstream_auth": "authentication_error",
+    "upstream_forbidden": "permission_error",
     "upstream_billing": "billing_error",
     "upstream_not_found": "not_found_error",
     "upstream_rate_limited": "rate_limit_error",
