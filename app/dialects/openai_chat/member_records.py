@@ -5,7 +5,7 @@ The object of one event has any of:
 - `chunk`, `choice`, `delta`: the changes of the members at that level, `once` for those of this
   chunk alone, `kept` for those that are repeated in all chunks from here on, and `gone`, the names
   of those that are no longer sent. A member with the same value in two chunks in a row is repeated,
-  and `system_fingerprint`, `service_tier` and `provider` from the first chunk on;
+  and `system_fingerprint`, `service_tier` and `provider` from their first chunk to the end;
 - `now`: the chunk has no other content for a frame;
 - `reasoning`: the names of the delta's fields with the reasoning, from here on;
 - `usage`: the provider's last `usage`, before the end.

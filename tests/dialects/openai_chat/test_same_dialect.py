@@ -90,10 +90,14 @@ def test_recorded_members_reach_the_client(body: bytes) -> None:
 
     assert {} == unexpected(found)
     if end.status == "completed":
-        whole = same.walk([same.answer(events)])
-        names = {path.replace(".delta.", ".message.") for path in same.walk(sent)}
-        texts = {path.replace(".message.", ".delta."): "lost" for path in names - whole.keys()}
-        assert {} == unexpected(texts)
+        assert {} == lost_from_the_whole(sent, events)
+
+
+def lost_from_the_whole(sent: list[Any], events: list[Event]) -> dict[str, str]:
+    """Return what the answer as JSON lacks."""
+    whole = same.walk([same.answer(events)])
+    names = {path.replace(".delta.", ".message.") for path in same.walk(sent)}
+    return unexpected({p.replace(".message.", ".delta."): "lost" for p in names - whole.keys()})
 
 
 def body(*chunks: dict[str, Any], done: bool = True) -> bytes:
@@ -114,6 +118,33 @@ def one(delta: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
 
 ROLE = one({"role": "assistant", "content": ""})
 STOP = one({}, finish_reason="stop")
+
+CONSTANTS = {"system_fingerprint": "f", "service_tier": "default", "provider": "P"}
+ANSWER: list[dict[str, Any]] = [
+    {"choices": []},
+    ROLE,
+    one({"content": "a"}),
+    one({"content": "b"}),
+    STOP,
+    {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}},
+]
+
+
+def token(text: str) -> dict[str, Any]:
+    return {"token": text, "logprob": -0.5, "bytes": [*text.encode()], "top_logprobs": []}
+
+
+def thought(text: str) -> dict[str, Any]:
+    """Return DeepSeek's chunk of a thought."""
+    logprobs = {"content": None, "reasoning_content": [token(text)]}
+    return one({"content": None, "reasoning_content": text}, logprobs=logprobs)
+
+
+def said(text: str) -> dict[str, Any]:
+    """Return DeepSeek's chunk of a text."""
+    logprobs = {"content": [token(text)], "reasoning_content": None}
+    return one({"content": text, "reasoning_content": None}, logprobs=logprobs)
+
 
 BODIES: dict[str, list[dict[str, Any]]] = {
     "constants": [{**chunk, "system_fingerprint": "f", "x": [1]} for chunk in (ROLE, one({"content": "a"}), one({"content": "b"}), STOP)],
@@ -155,6 +186,25 @@ BODIES: dict[str, list[dict[str, Any]]] = {
         *({"choices": [choice({"content": "a", "channel": f"c{n}"}, index=n, x=n) for n in (0, 1)]} for _ in range(3)),
         {"choices": [choice({}, index=n, finish_reason="stop", seed=n) for n in (0, 1)]},
     ],
+    "DeepSeek's log probabilities": [ROLE, thought("Hm"), thought("."), said("Yes"), said("!"), STOP],
+    "log probabilities of a thought and its answer in one chunk": [
+        one({"reasoning_content": "Hm", "content": "Yes"}, logprobs={"reasoning_content": [token("Hm")], "content": [token("Yes")]}),
+        STOP,
+    ],
+    "log probabilities of a thought beside the answer": [
+        one({"reasoning_content": "Hm"}),
+        one({"content": "Yes"}, logprobs={"reasoning_content": [token("Hm")], "content": [token("Yes")]}),
+        STOP,
+    ],
+    "log probabilities of a thought beside a call": [
+        thought("Hm"),
+        one({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}, logprobs={"reasoning_content": [token(".")]}),
+        one({}, finish_reason="tool_calls"),
+    ],
+    **{
+        f"a constant of {where}": [{**chunk, **(CONSTANTS if number == place else {})} for number, chunk in enumerate(ANSWER)]
+        for where, place in (("the first chunk alone", 0), ("the first text alone", 2), ("the last chunk alone", 4), ("the count alone", 5))
+    },
     "log probabilities of another form": [one({"content": "a"}, logprobs={"tokens": ["a"]}), one({"content": "b"}, logprobs={"tokens": ["b"]}), STOP],
     "usage": [
         one({"content": "a"}), STOP,
@@ -167,9 +217,11 @@ BODIES: dict[str, list[dict[str, Any]]] = {
 def test_members_reach_the_client_in_order(name: str) -> None:
     sent = body(*BODIES[name])
 
-    received = same.received(same.parse(sent))
+    events = same.parse(sent)
+    received = same.received(events)
 
     assert {} == unexpected(same.compare(same.sent(sent), received))
+    assert {} == lost_from_the_whole(same.sent(sent), events)
     assert all(chunk["choices"] for chunk in received if "usage" not in chunk)
 
 
@@ -213,6 +265,14 @@ def test_what_stays_the_same_is_recorded_once() -> None:
     texts = [{**one({"content": f"t{n}"}), **fields, "obfuscation": f"{n}"} for n in range(500)]
 
     assert recorded(same.parse(body(*thoughts, *texts, {**STOP, **fields}))) < 10
+
+
+def test_a_constant_of_the_first_chunk_costs_the_texts_nothing() -> None:
+    texts = [one({"content": f"t{n}"}) for n in range(50)]
+    events = same.parse(body({**ROLE, **CONSTANTS}, *texts, STOP))
+
+    assert 1 == recorded(events)
+    assert all(chunk.items() >= CONSTANTS.items() for chunk in same.received(events))
 
 
 def test_what_changes_with_every_chunk_is_bounded_and_the_answer_goes_on() -> None:

@@ -100,12 +100,12 @@ class Deltas:
                 # Annotations of Azure's asynchronous content filter have no delta.
                 delta = self._message(chunk, choice, index)
             if self.members is None:
-                self._delta(index, delta)
+                self._delta(index, delta, choice)
                 self._choice(index, choice)
             else:
                 at = self._builder.position
                 found, finish = self.members.read_choice(index, choice, delta)
-                self._delta(index, delta)
+                self._delta(index, delta, choice)
                 self._choice(index, choice, make_raw(FORMAT, finish) if finish else None)
                 self.members.record(index, found, at=at)
         if "moderation" in chunk:
@@ -146,11 +146,8 @@ class Deltas:
         builder = self._builder
         builder.choice(index)
         if logprobs := choice.get("logprobs"):
-            lists = mapping(logprobs)
-            # DeepSeek lists reasoning logprobs beside those of the content.
-            builder.logprobs(index, mappings(lists.get("reasoning_content")), reasoning=True)
-            builder.logprobs(index, mappings(lists.get("content")))
-            builder.logprobs(index, mappings(lists.get("refusal")))
+            builder.logprobs(index, mappings(mapping(logprobs).get("content")))
+            builder.logprobs(index, mappings(mapping(logprobs).get("refusal")))
         if verdict := choice.get("content_filter_results"):
             builder.content_filter(index, "completion", mapping(verdict))
         reason = choice.get("finish_reason")
@@ -166,7 +163,8 @@ class Deltas:
         if "error" in choice:
             self.error = self.error or choice["error"]
 
-    def _delta(self, index: int, delta: dict[str, Any]) -> None:
+    def _delta(self, index: int, delta: dict[str, Any], beside: dict[str, Any]) -> None:
+        """Process a delta; `beside` has the log probabilities."""
         builder = self._builder
         content = delta.get("content")
         # vLLM renamed the field; if both are present, they are equal.
@@ -174,6 +172,10 @@ class Deltas:
         if reasoning:
             field = "reasoning_content" if string(delta.get("reasoning_content")) else "reasoning"
             self._reason(index, reasoning, field, ends=bool(content))
+        if logprobs := beside.get("logprobs"):
+            # DeepSeek's of reasoning, which the content would end.
+            thoughts = mappings(mapping(logprobs).get("reasoning_content"))
+            builder.logprobs(index, thoughts, reasoning=True)
         google = _google(delta) if "extra_content" in delta else {}
         if isinstance(content, str) and (self._thinking or google):
             content = self._thought(index, content, thought=google.get("thought") is True)

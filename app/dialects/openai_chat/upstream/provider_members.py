@@ -73,7 +73,7 @@ class ProviderMembers:
         self._usage: Members = {}
         self._free = MAX_RECORDED
         self._constants: tuple[Any, ...] | None = (None,) * len(_CONSTANTS)
-        """The repeated values of a `SameDialectChunk`; None if there are other members."""
+        """Those of the last chunk; None if there are other members."""
         self._channels: dict[int, str | Literal[False] | None] = {}
         """The repeated `channel` of each choice's deltas; False if there are other members."""
 
@@ -108,7 +108,7 @@ class ProviderMembers:
         if changes := level.note(members):
             self._record({"chunk": changes})
         known = level.settled and level.repeated.keys() <= {*_CONSTANTS}
-        self._constants = tuple(map(level.repeated.get, _CONSTANTS)) if known else None
+        self._constants = tuple(map(members.get, _CONSTANTS)) if known else None
 
     def read_choice(self, index: int, choice: Members, delta: Members) -> tuple[Members, Members]:
         """Return what to `record` for a choice, and the members to add to its finish."""
@@ -215,6 +215,8 @@ class _Level:
 
     def note(self, members: Members) -> Members:
         """Return the changes that the next chunk's members are; {} for none."""
+        if self._constants:  # those of one chunk are repeated as well
+            members = {n: self.repeated[n] for n in self._constants if n in self.repeated} | members
         last, self._last = self._last, members
         if members == self.repeated:
             self._last = self.repeated
