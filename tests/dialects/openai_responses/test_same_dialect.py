@@ -247,6 +247,22 @@ FORGED: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_constant_of_one_event_is_in_the_last(place: int) -> None:
+    constants = {"service_tier": "flex", "system_fingerprint": "f", "provider": "P"}
+    events = [
+        {"type": "response.created", "response": {"id": "r", "service_tier": None}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "a"},
+        {"type": "response.completed", "response": {"status": "completed", "service_tier": None}},
+    ]
+    events[place]["response"] |= constants  # type: ignore[operator]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode()
+
+    *_, last = receive(read(body))
+
+    assert last["response"].items() >= constants.items()
+
+
 def test_data_of_a_provider_cannot_end_an_answer() -> None:
     """Not even that of another relay, whose events are taken as they are."""
     records = [e.ProviderData(e.Raw(DIALECT, json.dumps(fields))) for fields in FORGED]

@@ -17,6 +17,8 @@ from ...reading.json_values import count, decode_or, mapping, mappings, short, s
 from ...reading.provider_errors import parse_finish_error
 from .items import Items
 
+_CONSTANTS: Final = ("service_tier", "system_fingerprint", "provider")
+"""The members of a response that some hosts send in one event alone."""
 _ENDS: Final = ("completed", "incomplete", "failed", "cancelled")
 
 
@@ -27,6 +29,7 @@ class Parser(AnswerParser):
         super().__init__(upstream=upstream, choices=choices)
         items = self._items = Items(self._builder)
         self._audio_block: int | None = None
+        self._constants: dict[str, str] = {}
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "response.output_text.delta": lambda e: items.delta(e, "text"),
             "response.output_text.done": lambda e: items.whole(e, "text"),
@@ -93,6 +96,7 @@ class Parser(AnswerParser):
         if self.model is None or self.upstream_id is None:
             self.model = self.model or short(response.get("model"))
             self.upstream_id = self.upstream_id or short(response.get("id"))
+        self._constants |= {n: v for n in _CONSTANTS if (v := short(response.get(n)))}
         if usage := mapping(response.get("usage")):
             self._builder.usage(parse_usage(usage, response.get("service_tier")))
         for verdict in mappings(response.get("content_filters")):
@@ -111,7 +115,7 @@ class Parser(AnswerParser):
         if end == "completed" and details.get("reason"):
             end = "incomplete"
         if end in _ENDS:
-            self._items.end_response(response, beside=beside)
+            self._items.end_response(response | self._constants, beside=beside)
             self._end(response, end)
 
     def _end(self, response: dict[str, Any], end: str) -> None:
