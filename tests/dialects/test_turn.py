@@ -41,6 +41,40 @@ def test_calls_of_a_cut_answer_are_not_sent_back():
     assert {"role": "assistant", "content": "a"} == message_of(events)
 
 
+def test_the_whole_answer_has_log_probabilities_and_verdicts() -> None:
+    first, second, third = ({"token": t, "logprob": -0.5} for t in "abc")
+    verdict = {"hate": {"filtered": False, "severity": "low"}}
+    events = [
+        e.ContentFilter("prompt", verdict, filtered=False),
+        e.TextStart(0),
+        e.TextDelta(0, "ab"),
+        e.LogProbs(0, [first]),
+        e.LogProbs(0, [second]),
+        e.TextEnd(0),
+        e.ToolCallStart(1, "i", "f"),
+        e.LogProbs(1, [third]),
+        e.ToolCallEnd(1, "{}"),
+        e.ContentFilter("completion", verdict, filtered=False),
+        e.StreamEnd("completed", "tool_calls"),
+    ]
+    result = json.loads(msgspec.json.encode(render_result("st_x", events)))
+
+    assert [[first, second], [third]] == [block["logprobs"] for block in result["blocks"]]
+    assert [
+        {"type": "content_filter", "scope": scope, "categories": verdict, "filtered": False}
+        for scope in ("prompt", "completion")
+    ] == result["content_filters"]
+    assert "logprob" not in json.dumps(result["message"])
+
+
+def test_an_answer_without_them_has_no_such_members() -> None:
+    events = [*ex.text(0, "a"), e.StreamEnd("completed", "stop")]
+    result = json.loads(msgspec.json.encode(render_result("st_x", events)))
+
+    assert {"type": "text", "block": 0, "text": "a"} == result["blocks"][0]
+    assert "content_filters" not in result
+
+
 def test_a_running_stream_has_no_message_yet():
     assert message_of(ex.text(0, "a")) is None
 

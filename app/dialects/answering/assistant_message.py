@@ -1,7 +1,7 @@
 """Assistant messages, built from an answer or from a client's message."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import msgspec
 
@@ -31,6 +31,7 @@ class TextBlock(msgspec.Struct, omit_defaults=True):
     signature: str | None = None
     encrypted: str | None = None
     format: str | None = None
+    logprobs: list[Any] = []
 
 
 class ToolCallBlock(msgspec.Struct, omit_defaults=True):
@@ -41,6 +42,7 @@ class ToolCallBlock(msgspec.Struct, omit_defaults=True):
     arguments: str
     choice: int = 0
     incomplete: bool = False
+    logprobs: list[Any] = []
 
 
 Block = TextBlock | ToolCallBlock | Opaque | Source | Media | ProviderTool

@@ -199,6 +199,7 @@ class Result(msgspec.Struct, omit_defaults=True):
     blocks: list[Any]
     """Of `Block`: msgspec has no schema for a union of structs without tags."""
     choices: list[ChoiceEnd]
+    content_filters: list[ContentFilter] = []
     message: AssistantMessage | None = None
     """Choice 0 as the message to send with the next turn, once the stream has ended."""
     target: StreamTarget | None = None
@@ -264,6 +265,10 @@ def render_result(
                 blocks[event.block].incomplete = event.incomplete
             case Opaque() | Source() | Media() | ProviderTool():
                 result.blocks.append(event)
+            case LogProbs():
+                blocks[event.block].logprobs += event.content
+            case ContentFilter():
+                result.content_filters.append(event)
             case ChoiceEnd():
                 result.choices.append(event)
             case Usage():
@@ -281,9 +286,7 @@ def render_result(
                 result.cost = event.cost
                 result.error = event.error
                 result.ended_by = event.ended_by
-            case TextEnd() | RefusalEnd() | LogProbs() | ContentFilter() | Notice():
-                pass
-            case ProviderData():
+            case TextEnd() | RefusalEnd() | Notice() | ProviderData():
                 pass
             case _:
                 assert_never(event)
