@@ -44,7 +44,7 @@ def test_calls_of_a_cut_answer_are_not_sent_back():
 def test_the_whole_answer_has_log_probabilities_and_verdicts() -> None:
     first, second, third = ({"token": t, "logprob": -0.5} for t in "abc")
     verdict = {"hate": {"filtered": False, "severity": "low"}}
-    events = [
+    events: list[e.Event] = [
         e.ContentFilter("prompt", verdict, filtered=False),
         e.TextStart(0),
         e.TextDelta(0, "ab"),

@@ -250,12 +250,13 @@ FORGED: list[dict[str, Any]] = [
 @pytest.mark.parametrize("place", [0, -1])
 def test_a_constant_of_one_event_is_in_the_last(place: int) -> None:
     constants = {"service_tier": "flex", "system_fingerprint": "f", "provider": "P"}
-    events = [
-        {"type": "response.created", "response": {"id": "r", "service_tier": None}},
+    response: dict[str, Any] = {"id": "r", "service_tier": None}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {**response}},
         {"type": "response.output_text.delta", "output_index": 0, "delta": "a"},
-        {"type": "response.completed", "response": {"status": "completed", "service_tier": None}},
+        {"type": "response.completed", "response": {**response, "status": "completed"}},
     ]
-    events[place]["response"] |= constants  # type: ignore[operator]
+    events[place]["response"] |= constants
     body = "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode()
 
     *_, last = receive(read(body))
