@@ -549,9 +549,9 @@ export async function* readEvents(response, { signal } = {}) {
 const RETRY_MS = 1000; // the floor until the relay has named its own
 const LONGEST_DELAY_MS = 30_000;
 const STALL_MS = 45_000; // four heartbeats of the relay
-const PROBATION_MS = 12_000; // a heartbeat, after a sign that the network has changed
+const PROBATION_MS = 11_000; // a heartbeat, after a sign that the network has changed
 const OVERDUE_MS = 3000; // instead of it, where the heartbeat is missing already
-const HEAD_MS = 5000; // a GET is answered at once; each try that is not doubles it, up to stallMs
+const HEAD_MS = 2500; // a GET is answered at once; each try that is not doubles it, up to stallMs
 const STOP_MS = 3000; // a stop that takes longer may wait for a connection, of which a browser has six a site over HTTP/1.1
 const STEADY_MS = 10_000; // a connection that held so long counts as a success
 const GONE = new Set([400, 404, 409, 410]); // with these there is nothing to come back to
@@ -765,21 +765,21 @@ export class ChatStream extends EventTarget {
     const { headers, fetch, credential, stallMs = STALL_MS, idempotencyKey } = this.#options;
     const options = { headers, fetch, credential, signal: this.#attempt.signal };
     const accept = 'text/event-stream';
+    const { url = CHAT_URL } = this.#options;
     let response;
-    if (this.streamId === null) {
+    if (this.#isPost) {
       // Not given up: a long request takes its time on a slow network, and the relay to answer.
       this.#watch(stallMs, () => {
         this.problem = new SeseragiError('connection_failed', `no answer for ${stallMs} ms: the request is slow, or waits for a connection`, { retryable: true });
         this.dispatchEvent(new Event('statechange'));
       });
-      const url = this.#options.url ?? CHAT_URL;
-      response = this.#request === null ? await call(url, { cache: 'no-store' }, { accept }, options)
-        : await post(url, this.#request, { accept, 'idempotency-key': idempotencyKey }, options);
-      this.#identifyAs(response.headers.get('stream-id'));
+      response = await post(url, this.#request, { accept, 'idempotency-key': idempotencyKey }, options);
     } else {
       this.#watch(Math.min(stallMs, HEAD_MS * 2 ** Math.max(0, this.#attempts - 1)));
-      response = await call(this.#urlTo('events') + this.#eventsQuery(), { cache: 'no-store' }, { accept, 'last-event-id': this.lastEventId ?? undefined }, options);
+      response = await call(this.streamId === null ? url : this.#urlTo('events') + this.#eventsQuery(), { cache: 'no-store' },
+        { accept, 'last-event-id': this.lastEventId ?? undefined }, options);
     }
+    this.#identifyAs(response.headers.get('stream-id'));
     this.requestId = response.headers.get('x-request-id');
     if (response.status === 204) {
       this.#forget(); // no attempt will bring more
@@ -789,7 +789,7 @@ export class ChatStream extends EventTarget {
     if (this.#opened) this.reconnects += 1;
     this.#opened = true;
     this.#enter('open');
-    this.#openedAt = this.#heardAt = performance.now();
+    this.#openedAt = this.#heardAt = Date.now(); // performance.now() may stand still while a device sleeps
   }
 
   /** Wait for bytes. @returns {Promise<Message[]|null>} null when there will be no more */
@@ -806,7 +806,7 @@ export class ChatStream extends EventTarget {
       clearTimeout(this.#watchdog);
     }
     this.#throwIfLeft();
-    this.#heardAt = performance.now();
+    this.#heardAt = Date.now();
     this.#retryMs = connection.retryMs ?? this.#retryMs;
     if (this.#heardAt - this.#openedAt > STEADY_MS) this.#succeed();
     return messages;
@@ -845,7 +845,7 @@ export class ChatStream extends EventTarget {
     const { maxAttempts = 20, maxWaitMs = 600_000 } = this.#options;
     if (this.#left || !this.#mayRetry(failure) || maxAttempts === 0) throw failure;
     const askedMs = (failure.retryAfterS ?? 0) * 1000;
-    const waitMs = this.#isSilent ? (1 + Math.random()) * this.#retryMs / 4 : this.#delay(this.#attempts); // silence was a wait already
+    const waitMs = this.#isSilent ? (1 + Math.random()) * this.#retryMs / 8 : this.#delay(this.#attempts); // silence was a wait already
     const delay = Math.max(askedMs, waitMs);
     if (this.#attempts >= maxAttempts || this.#waitedMs + delay > maxWaitMs) throw this.#givenUp(failure);
     this.#attempts += 1;
@@ -870,7 +870,7 @@ export class ChatStream extends EventTarget {
    * @param {SeseragiError} failure
    */
   #mayRetry(failure) {
-    if (this.streamId !== null || this.#request === null) return mayPass(failure);
+    if (!this.#isPost) return mayPass(failure);
     const begun = !['connection_failed', 'connection_lost', 'credential_failed', 'http_error', 'overloaded'].includes(failure.code);
     return this.#options.idempotencyKey !== undefined && mayPass(failure) && !begun;
   }
@@ -936,10 +936,10 @@ export class ChatStream extends EventTarget {
       if (this.#wake) {
         this.#succeed(); // another network, another try
         this.#wake();
-      } else if (this.streamId !== null) {
+      } else if (!this.#isPost || this.#options.idempotencyKey !== undefined) {
         // A connection that did not survive the change does not tell.
-        const overdue = Math.max(OVERDUE_MS, PROBATION_MS - performance.now() + this.#heardAt);
-        this.#watch(Math.min(stallMs, this.#connection ? overdue : HEAD_MS));
+        const overdue = Math.max(OVERDUE_MS, PROBATION_MS - Date.now() + this.#heardAt);
+        this.#watch(Math.min(stallMs, this.#connection ? overdue : this.#isPost ? PROBATION_MS : HEAD_MS));
       }
     };
     if (signal?.aborted) leave();
@@ -959,6 +959,11 @@ export class ChatStream extends EventTarget {
     this.#forget();
     this.streamId = null;
     return this.#lost(cause);
+  }
+
+  /** Whether it is asked for, and not read on. */
+  get #isPost() {
+    return this.#request !== null && this.streamId === null;
   }
 
   #throwIfLeft() {

@@ -348,12 +348,13 @@ for (const [name, wake, sleep] of [
 test('an open connection that did not survive a change of network is noticed soon', async (t) => {
   const page = fakePage(t);
   const pass = fakeTime(t);
+  t.mock.method(Date, 'now', () => 0);
   const { fetch, calls } = scripted(open(FRAMES.slice(0, first(2))), sse(framesOf(EVENTS, { after: 2 })));
   const reading = drain(chat(REQUEST, { fetch }));
 
   await pass(20_000);
   page.online();
-  await pass(11_999);
+  await pass(10_999);
   assert.equal(calls.length, 1);
   await pass(1);
   await pass(1);
@@ -364,7 +365,8 @@ test('a connection that was silent for a heartbeat before the page was seen agai
   const page = fakePage(t);
   const pass = fakeTime(t);
   let now = 0;
-  t.mock.method(performance, 'now', () => now);
+  t.mock.method(Date, 'now', () => now);
+  t.mock.method(performance, 'now', () => 0); // as where a device sleeps
   const { fetch, calls } = scripted(open(FRAMES.slice(0, first(2))), sse(framesOf(EVENTS, { after: 2 })));
   const reading = drain(chat(REQUEST, { fetch }));
 
@@ -379,20 +381,53 @@ test('a connection that was silent for a heartbeat before the page was seen agai
   assert.deepEqual((await reading).events, EVENTS);
 });
 
-test('a GET without a head is given up after 5 s, and then after twice as long each time', async (t) => {
+test('a GET without a head is given up after 2.5 s, and then after twice as long each time', async (t) => {
   const pass = fakeTime(t);
   const hang = ({ signal }) => new Promise((_, reject) => { signal.addEventListener('abort', () => reject(signal.reason)); });
   const { fetch, calls } = scripted(sse(FRAMES.slice(0, first(2))), ...Array(6).fill(hang), sse(framesOf(EVENTS, { after: 2 })));
   const reading = drain(chat(REQUEST, { fetch }));
 
   await pass(1);
-  for (const [index, ms] of [5000, 10_000, 20_000, 40_000, 45_000, 45_000].entries()) {
+  for (const [index, ms] of [2500, 5000, 10_000, 20_000, 40_000, 45_000].entries()) {
     await pass(ms - 1);
     assert.equal(calls.length, 2 + index);
     await pass(1);
     await pass(1);
   }
   assert.deepEqual((await reading).events, EVENTS);
+});
+
+test('an answer is back 15 s after a page is seen again whose connection died just then, with the next one', async (t) => {
+  const page = fakePage(t);
+  const pass = fakeTime(t, { random: 0.999 });
+  const hang = ({ signal }) => new Promise((_, reject) => { signal.addEventListener('abort', () => reject(signal.reason)); });
+  const { fetch, calls } = scripted(open(framesOf(EVENTS.slice(0, 2), { retryMs: 2000 })), hang, sse(framesOf(EVENTS, { after: 2 })));
+  const reading = drain(chat(REQUEST, { fetch }));
+
+  await settle();
+  page.see('visible');
+  for (let ms = 0; ms < 15_000; ms += 100) await pass(100);
+  assert.equal(calls.length, 3);
+  assert.deepEqual((await reading).events, EVENTS);
+});
+
+test('a POST without an answer is sent again under its key after the page is seen again, and without a key never', async (t) => {
+  for (const idempotencyKey of ['k', undefined]) {
+    const page = fakePage(t);
+    const pass = fakeTime(t);
+    const hang = ({ signal }) => new Promise((_, reject) => { signal.addEventListener('abort', () => reject(signal.reason)); });
+    const { fetch, calls } = scripted(hang, sse(FRAMES));
+    const stream = chat(REQUEST, { fetch, idempotencyKey });
+    const reading = drain(stream);
+
+    await pass(20_000);
+    page.see('visible');
+    for (let ms = 0; ms < 15_000; ms += 500) await pass(500);
+    assert.deepEqual(calls.map(({ method }) => method), idempotencyKey ? ['POST', 'POST'] : ['POST']);
+    stream.disconnect();
+    assert.deepEqual((await reading).events, idempotencyKey ? EVENTS : []);
+    t.mock.timers.reset();
+  }
 });
 
 test('no listener is left behind', async (t) => {
