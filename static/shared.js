@@ -1,7 +1,7 @@
 /**
  * One reader of an answer in a browser, which has six connections to a site over HTTP/1.1. A part of store.js.
  *
- * The tab with the lock reads, and tells the others each event. Whatever they miss, who gets the lock reads on from its own cursor.
+ * The tab with the lock reads, and tells the others each event. Who misses some, such as a page that is loaded while it is read, takes the lock and reads on from its own cursor.
  *
  * @module
  */
@@ -9,7 +9,6 @@
 import { abortError } from './seseragi.js';
 
 /** @typedef {import('./seseragi.d.ts').Received} Received */
-/** An answer up to a cursor. @typedef {{cursor: string, stream: string, parts: import('./parts.d.ts').AnswerPart[]}} Snapshot */
 
 const SILENCE_MS = 4000; // without a word of the reader it is asked, and then replaced: its tab may be frozen
 const ENDING_MS = 100; // the lock outlives the end by so long, of which the others hear first
@@ -20,11 +19,10 @@ const numberOf = (id) => Number(/\d+$/.exec(id ?? '')?.[0] ?? 0);
 export class SharedReading extends EventTarget {
   /** What reads in this tab. @type {import('./seseragi.d.ts').ChatStream|null} */
   #stream = null;
-  /** What another tab has read. @type {(Received|Snapshot)[]} */
+  /** What another tab has read. @type {Received[]} */
   #heard = [];
   #name;
   #begin;
-  #look;
   #cursor;
   #channel;
   /** @type {{reason: unknown}|null} */
@@ -39,29 +37,27 @@ export class SharedReading extends EventTarget {
   /**
    * @param {string} name of the answer, the same in all tabs
    * @param {(after: string|null) => import('./seseragi.d.ts').ChatStream} begin
-   * @param {() => Snapshot|null} look at what was read
    * @param {string|null} after
-   * @param {boolean} isFirst whether it is asked for in this tab, just now
+   * @param {boolean} isOwn whether it was asked for or found in this tab, and is not followed
    */
-  constructor(name, begin, look, after, isFirst) {
+  constructor(name, begin, after, isOwn) {
     super();
     this.#name = name;
     this.#begin = begin;
-    this.#look = look;
     this.#cursor = after;
     this.#channel = new BroadcastChannel(name);
     this.#channel.onmessage = ({ data }) => this.#hear(data);
     globalThis.document?.addEventListener('visibilitychange', this.#see);
-    if (isFirst) this.#read();
-    else this.#ask();
-    this.#take(isFirst);
+    if (isOwn) return void this.#lead();
+    this.#ask();
+    this.#take();
   }
 
   get readyState() { return this.#stream?.readyState ?? 'open'; }
 
   get problem() { return this.#stream?.problem ?? null; }
 
-  /** @returns {AsyncGenerator<Received|Snapshot, void, void>} */
+  /** @returns {AsyncGenerator<Received, void, void>} */
   async *[Symbol.asyncIterator]() {
     try {
       while (!this.#ended) {
@@ -69,7 +65,7 @@ export class SharedReading extends EventTarget {
         const stream = this.#stream;
         const heard = this.#heard.shift();
         if (heard) {
-          this.#ended = 'event' in heard && heard.event.type === 'stream.end';
+          this.#ended = heard.event.type === 'stream.end';
           yield heard;
         } else if (!stream) await new Promise((resolve) => { this.#wake = () => resolve(undefined); });
         else {
@@ -94,7 +90,7 @@ export class SharedReading extends EventTarget {
   async cancel() {
     if (!this.#stream) {
       const begun = new Promise((resolve) => { this.addEventListener('statechange', resolve, { once: true }); });
-      this.#take(true); // who stops it reads its end
+      this.#lead(); // who stops it reads its end
       await begun;
       await new Promise((resolve) => { setTimeout(resolve); }); // its loop has begun then
     }
@@ -114,7 +110,13 @@ export class SharedReading extends EventTarget {
   }
 
   // A page that is seen again trusts no other's connection: a hidden page does not learn that its own is dead.
-  #see = () => { if (globalThis.document.visibilityState === 'visible' && !this.#stream) this.#take(true); };
+  #see = () => { if (globalThis.document.visibilityState === 'visible' && !this.#stream) this.#lead(); };
+
+  /** Read now, and not another tab. */
+  #lead() {
+    this.#read();
+    this.#take(true);
+  }
 
   /** Read once no other tab does, or instead of it. @param {boolean} [steal] */
   #take(steal = false) {
@@ -144,26 +146,24 @@ export class SharedReading extends EventTarget {
     this.#wake();
   }
 
-  /** Ask how far the reader is, now or after a silence. */
+  /** Ask whether there is a reader, now or after a silence. */
   #ask(isNow = true) {
-    if (isNow) this.#channel.postMessage({ asked: this.#cursor });
+    if (isNow) this.#channel.postMessage({ isAsked: true });
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => (isNow ? this.#take(true) : this.#ask()), SILENCE_MS);
+    this.#timer = setTimeout(() => (isNow ? this.#lead() : this.#ask()), SILENCE_MS);
   }
 
-  /** @param {{received?: Received, snapshot?: Snapshot|null, asked?: string|null}} message of another tab */
-  #hear({ received, snapshot, asked }) {
+  /** @param {{received?: Received, isAsked?: boolean}} message of another tab */
+  #hear({ received, isAsked }) {
     if (this.#stream) {
-      const read = this.#look();
-      if (asked !== undefined) this.#channel.postMessage({ snapshot: numberOf(read?.cursor) > numberOf(asked) ? read : null });
-    } else if (asked === undefined) {
-      const [at, last] = [snapshot?.cursor ?? received?.id, numberOf(this.#cursor)];
-      if (received && numberOf(at) > last + 1) return this.#ask(); // some were missed
+      if (isAsked) this.#channel.postMessage({});
+    } else if (!isAsked) {
+      const [at, last] = [numberOf(received?.id), numberOf(this.#cursor)];
+      if (at > last + 1) return this.#lead(); // some were missed
       this.#ask(false);
-      const news = snapshot ?? received;
-      if (!at || !news || numberOf(at) <= last) return;
-      this.#cursor = at;
-      this.#heard.push(news);
+      if (!received || at <= last) return;
+      this.#cursor = received.id;
+      this.#heard.push(received);
       this.#wake();
     }
   }

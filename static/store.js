@@ -300,9 +300,8 @@ export class ChatStore {
     /** @param {string|null} after */
     const begin = (after) => (turn.stream === null ? chat(/** @type {import('./seseragi.d.ts').ChatRequest} */ (turn.request), { ...options, idempotencyKey: turn.key })
       : resume(turn.stream, { ...options, after }));
-    const look = () => (turn.stream && turn.cursor ? { stream: turn.stream, cursor: turn.cursor, parts: this.#answer.parts } : null);
     const name = this.#keeper.nameOf(turn);
-    const reading = this.#reading = name === null ? begin(turn.cursor) : new SharedReading(name, begin, look, turn.cursor, this.#isOwn && turn.stream === null);
+    const reading = this.#reading = name === null ? begin(turn.cursor) : new SharedReading(name, begin, turn.cursor, this.#isOwn);
     reading.addEventListener('statechange', () => { if (reading === this.#reading) this.#show(); });
     this.#show();
     this.#follow(reading, turn).catch((error) => { if (reading === this.#reading) this.#fail(error, turn); });
@@ -312,13 +311,6 @@ export class ChatStore {
   async #follow(reading, turn) {
     for await (const received of reading) {
       if (reading !== this.#reading) return;
-      if ('parts' in received) { // what another tab has read before
-        const { stream, cursor, parts } = received;
-        Object.assign(turn, { stream, cursor, request: null });
-        this.#answer = new AnswerParts(parts);
-        this.#show();
-        continue;
-      }
       const { id, event } = received;
       turn.cursor = id;
       const changed = this.#answer.receive(event);
@@ -466,7 +458,9 @@ export class ChatStore {
   /** Take what is stored, by this page before it was loaded again or by another tab since. */
   #catchUp() {
     const news = this.#keeper.news(this.#messages);
-    if (news) this.#adopt(news.kept, news);
+    // Of an answer that has ended elsewhere this page reads the end as well.
+    const isRead = news?.kept.turn === null && this.#reading && news.kept.messages.some(({ id }) => id === this.#turn?.key);
+    if (news && !isRead) this.#adopt(news.kept, news);
   }
 
   /** @param {import('./kept.js').Kept} kept @param {{isOwn?: boolean}} [options] */

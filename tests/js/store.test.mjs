@@ -713,8 +713,9 @@ async function tabsOf(t, count, options = {}) {
   const tabs = [];
   const join = () => {
     const page = tab();
-    const chat = open(relay, { storage: () => page.storage });
-    const joined = { chat, leave: page.within(() => chat.subscribe(() => {})) };
+    const events = [];
+    const chat = open(relay, { storage: () => page.storage, onEvent: ({ event }) => { events.push(event); } });
+    const joined = { chat, events, leave: page.within(() => chat.subscribe(() => {})) };
     tabs.push(joined);
     t.after(() => chat.setMessages([]));
     return joined;
@@ -727,15 +728,18 @@ async function tabsOf(t, count, options = {}) {
 }
 
 nodeTest('eight tabs have the answer over one connection, also one that comes later', async (t) => {
-  const { tabs, relay, free, join, half, whole } = await tabsOf(t, 7);
+  const { tabs, relay, free, join, half, whole } = await tabsOf(t, 7, { halves: 2 });
   const late = join();
   await until(() => shown(late.chat).at(-1)?.[1] === half());
-  assert.deepEqual([relay.posts.length, relay.gets.length], [1, 0]);
+  assert.deepEqual([relay.posts.length, relay.gets.length], [1, 1]);
   free();
   await whole();
 
-  for (const { chat } of tabs) assert.deepEqual(shown(chat), WHOLE);
-  assert.deepEqual([relay.posts.length, relay.gets.length], [1, 1]);
+  for (const { chat, events } of tabs) {
+    assert.deepEqual(shown(chat), WHOLE);
+    assert.deepEqual(events, tabs[0].events.slice(chat === late.chat ? 1 : 0)); // the turn was stored with its first
+  }
+  assert.deepEqual([relay.posts.length, relay.gets.length], [1, 2]);
 });
 
 nodeTest('the tab that reads is closed: one of the others reads on from its cursor', async (t) => {
