@@ -140,6 +140,7 @@ export const JAPANESE = {
   'Could not share: {problem}': '共有できませんでした：{problem}',
   Share: '共有',
   'The relay’s client': 'リレー付属のクライアント',
+  'What “Watch it survive a cut” shows: three readers of one answer': '「切断しても続くところを見る」の内容：一つの回答を読む三つの読み手',
   'A plain fetch': 'ただの fetch',
   'As most pages read a stream': '多くのページの読み方',
   'A second tab': '二つ目のタブ',

@@ -288,11 +288,14 @@ async def test_a_phone_sees_every_cell_and_what_it_is(page: Page, upstream, rela
     first = page.locator("#recent .body .row").first.get_by_role("cell")
     assert [] == [title for title in await first.evaluate_all(TITLES) if not title]
     await check_accessible(page)
+    await page.set_viewport_size({"width": 640, "height": 400})
+    assert {1} == set(await page.locator(".brand > span, #link").evaluate_all(LINES))
 
 
 OUT_OF_SIGHT = """[...document.querySelectorAll('.region, .row > *')]
   .filter((it) => it.getBoundingClientRect().right > innerWidth || (it.matches('.region') && it.scrollWidth > it.clientWidth))
   .map((it) => it.outerHTML)"""
+LINES = "(boxes) => boxes.map((it) => Math.round(it.getBoundingClientRect().height / 22))"
 TITLES = "(cells) => cells.map((it) => getComputedStyle(it, '::before').content.slice(1, -1))"
 
 

@@ -187,6 +187,53 @@ async def test_a_low_window_opens_at_its_top(page, relay):
     assert "prompt" == await page.evaluate("document.activeElement.id")
 
 
+async def test_forced_colours_leave_buttons_icons_and_what_is_chosen(page, relay):
+    await page.emulate_media(forced_colors="active")
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await open_page(page, relay.url)
+    await page.wait_for_selector("#prompts button")
+    await page.click("#view-events")
+
+    shown = {name: await page.evaluate(LOOK, name) for name in ("#view-chat", "#view-events")}
+    assert shown["#view-chat"] != shown["#view-events"]
+    for drawn in ("#show", ".legend .is-kept", ".ready"):
+        assert NOTHING not in await page.evaluate(LOOK, f"{drawn}::before")
+    assert "linear-gradient" in await page.evaluate(LOOK, ".strip::after")
+    assert "1px" == await page.evaluate(
+        "getComputedStyle(document.querySelector('#send')).borderWidth"
+    )
+    await page.click("#view-chat")
+    await page.click("#show-code")
+    lines = await page.locator("[role=tab]").evaluate_all(
+        "(tabs) => tabs.map((tab) => getComputedStyle(tab).borderBottomColor)"
+    )
+    assert 2 == len(set(lines)), lines
+
+
+NOTHING = "rgba(0, 0, 0, 0) none"
+LOOK = """(name) => {
+  const [selector, pseudo] = name.split('::');
+  const look = getComputedStyle(document.querySelector(selector), pseudo && `::${pseudo}`);
+  return `${look.backgroundColor} ${look.backgroundImage}`;
+}"""
+
+
+async def test_the_place_of_the_events_previews_the_show_before_the_first_answer(
+    page, upstream, relay
+):
+    upstream.script = says("hello")
+    await open_page(page, relay.url)
+    await page.wait_for_selector(".preview .strip:visible >> nth=2")
+    await ask(page, "hello")
+    await page.wait_for_selector(IDLE)
+    assert not await page.is_visible(".preview")
+
+    async with serve_relay(upstream, demo=False) as other:
+        await page.goto(other.url)
+        await page.wait_for_selector("#model option", state="attached")
+        assert not await page.is_visible(".preview")
+
+
 async def test_page_is_accessible_and_can_be_used_at_400_percent(page):
     async with serve_relay(demo_pace=0) as relay:
         await open_page(page, relay.url)
