@@ -76,6 +76,9 @@ class RelayError(Exception):
     provider's own text, for the operator's log only, never for clients.
     """
 
+    stream: str | None = None
+    """The running stream that is in the way."""
+
     def __init__(
         self,
         code: str,

@@ -241,6 +241,8 @@ Id = Annotated[str, Meta(max_length=255)]
 """An id that the client chooses, stored with the stream and returned."""
 Linger = Annotated[float, Meta(ge=0, le=86_400)]
 """Seconds without a reader; at most a day."""
+ChatId = Annotated[str, Meta(min_length=1, max_length=255)]
+Overlap = Literal["allow", "refuse", "replace"]
 
 
 class ChatBody(Body, frozen=True):
@@ -289,6 +291,10 @@ class ChatBody(Body, frozen=True):
     provider_options: dict[str, Any] | None = None
     on_disconnect: Literal["continue", "cancel"] | Linger | None = None
     """When the last reader leaves: continue, stop, or stop after so many seconds."""
+    chat: ChatId | None = None
+    """The conversation that the stream belongs to."""
+    overlap: Overlap | None = None
+    """While another stream of the chat runs: run beside it, the default; be refused; or stop it."""
 
 
 class ClientBody(msgspec.Struct, frozen=True):

@@ -111,11 +111,15 @@ export interface Received<E = StreamEvent> {
 
 // ---- The request and the options ----------------------------------------------------------------
 
-/** The body of POST /v1/chat: a Chat Completions request and two fields of Seseragi's own. */
+/** The body of POST /v1/chat: a Chat Completions request and four fields of Seseragi's own. */
 export interface ChatRequest {
   messages: { role: string; content?: unknown; [field: string]: unknown }[];
   model?: string;
   on_disconnect?: 'continue' | 'cancel' | number;
+  /** The conversation, of which `overlap` speaks. */
+  chat?: string;
+  /** While another stream of the chat runs: run beside it (the default), be refused, or stop it. */
+  overlap?: 'allow' | 'refuse' | 'replace';
   provider_options?: Record<string, unknown>;
   [field: string]: unknown;
 }
@@ -214,7 +218,7 @@ export type ErrorCode = ClientErrorCode | RelayErrorCode | (string & {});
  */
 export class SeseragiError extends Error {
   constructor(code: ErrorCode, message: string, about?: {
-    status?: number; retryable?: boolean; retryAfterS?: number | null; requestId?: string | null; cause?: unknown;
+    status?: number; retryable?: boolean; retryAfterS?: number | null; requestId?: string | null; stream?: string | null; cause?: unknown;
   });
   readonly name: 'SeseragiError';
   readonly code: ErrorCode;
@@ -225,6 +229,8 @@ export class SeseragiError extends Error {
   /** Seconds to wait before that, where the relay said so. */
   readonly retryAfterS: number | null;
   readonly requestId: string | null;
+  /** The running stream of the chat, where that is why: `overlap: 'refuse'`. */
+  readonly stream: string | null;
 }
 
 // ---- Server-sent events -------------------------------------------------------------------------

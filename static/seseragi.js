@@ -75,9 +75,9 @@ export class SeseragiError extends Error {
   /**
    * @param {string} code
    * @param {string} message
-   * @param {{status?: number, retryable?: boolean, retryAfterS?: number|null, requestId?: string|null, cause?: unknown}} [about]
+   * @param {{status?: number, retryable?: boolean, retryAfterS?: number|null, requestId?: string|null, stream?: string|null, cause?: unknown}} [about]
    */
-  constructor(code, message, { status = 0, retryable = false, retryAfterS = null, requestId = null, cause } = {}) {
+  constructor(code, message, { status = 0, retryable = false, retryAfterS = null, requestId = null, stream = null, cause } = {}) {
     super(message, cause === undefined ? undefined : { cause });
     this.name = 'SeseragiError';
     this.code = code;
@@ -88,6 +88,8 @@ export class SeseragiError extends Error {
     /** Seconds to wait before that, where the relay said so. */
     this.retryAfterS = retryAfterS;
     this.requestId = requestId;
+    /** The running stream of the chat, where that is why (`overlap: 'refuse'`). */
+    this.stream = stream;
   }
 }
 
@@ -106,6 +108,7 @@ async function errorOf(response) {
     retryable: problem.retryable === true,
     retryAfterS: problem.retry_after_s ?? about.retryAfterS,
     requestId: problem.request_id ?? about.requestId,
+    stream: problem.stream ?? null,
   });
 }
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from ..dialects.anthropic import BETA, VERSION
 from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.anthropic.client.request import parse_request as parse_messages
-from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
+from ..dialects.client_format import ClientFormat, ParsedRequest, name_of_chat, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
 from ..dialects.native.client.format import JSON_LINES
@@ -31,13 +31,14 @@ from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
 from ..generation.via import RequestSource, source_of
 from ..policies.admission import RequestMemory
-from ..requests import ChatRequest
+from ..requests import Body, ChatId, ChatRequest, Overlap, convert_body
 from ..upstreams.client_headers import REQUEST_NAMES, read_request_headers
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import EventStream, first_read
 from .problems import failure, rate_limit_headers
 from .request import (
     REQUEST_HEADERS,
+    Headers,
     client_of,
     last_event_id,
     prefers_json_lines,
@@ -60,6 +61,13 @@ Claude Code: `advisor_20260301` beside its own tools (SaladDay/cc-switch-cli iss
 
 MODEL: Final = "seseragi.model"
 """The key in the scope of the model that a request names, once its body was read."""
+
+
+class ChatOptions(Body, frozen=True):
+    """The chat of a request, as fields or as headers with the prefix `seseragi-`."""
+
+    chat: ChatId | None = None
+    overlap: Overlap | None = None
 
 
 class Accepted(msgspec.Struct):
@@ -140,6 +148,9 @@ class Generation(Endpoints):
             request.scope[MODEL] = parsed.chat.model
             mode = _delivery_mode(request, parsed.chat, key)
             sent = request.scope[REQUEST_HEADERS]
+            chat = parsed.chat
+            if chat.chat or chat.overlap or b"seseragi-chat" in sent or b"seseragi-overlap" in sent:
+                parsed = _with_chat(parsed, sent)
             leaves = mode.respond_async or self._answers_at_once(parsed)
             can_return = mode.streams or mode.respond_async
             names_of = (self._client_format.name_of, stored and stored.name_of)
@@ -309,6 +320,29 @@ def _mark_hosted(parsed: ParsedRequest, request: Request) -> ParsedRequest:
     body = msgspec.structs.replace(body, always_hosted=True)
     chat = msgspec.structs.replace(parsed.chat, client_body=body)
     return msgspec.structs.replace(parsed, chat=chat)
+
+
+def _with_chat(parsed: ParsedRequest, headers: Headers) -> ParsedRequest:
+    """Return a request with the name of its chat.
+
+    Raises:
+        RequestError: `invalid_request`, a value is not valid, or the request has no or two chats.
+    """
+    found = {name: getattr(parsed.chat, name) for name in ChatOptions.__struct_fields__}
+    for name in found:
+        if value := headers.get(f"seseragi-{name}".encode()):
+            found[name] = value[0].decode("latin-1")
+    options = convert_body(found, ChatOptions, path="")
+    name = parsed.name if options.chat is None else name_of_chat(options.chat)
+    if name is None:
+        raise RequestError("invalid_request", "overlap: the request names no `chat`; send one")
+    if parsed.name not in (None, name):
+        raise RequestError(
+            "invalid_request", "chat: the request names another in its own format; send one of them"
+        )
+    tags = parsed.tags if parsed.name or options.chat is None else {"chat": options.chat}
+    chat = msgspec.structs.replace(parsed.chat, overlap=options.overlap)
+    return msgspec.structs.replace(parsed, chat=chat, name=name, tags=tags)
 
 
 async def _wait_for(request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float) -> None:

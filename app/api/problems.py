@@ -67,6 +67,8 @@ def failure(
         all_headers["accept-encoding"] = ", ".join(CODINGS)
     if error.code == "upgrade_required":  # RFC 9110, 15.5.22
         all_headers["upgrade"] = "HTTP/1.1"
+    if error.stream is not None:
+        all_headers["stream-id"] = error.stream
     all_headers |= retry_headers(error)
     if isinstance(error, LimitReached) and error.rate_limit is not None:
         requests = error.rate_limit if error.limit.counts == "requests" else None

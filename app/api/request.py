@@ -64,6 +64,8 @@ _READ: Final = CREDENTIALS | {
     b"idempotency-key",
     b"last-event-id",
     b"prefer",
+    b"seseragi-chat",
+    b"seseragi-overlap",
     HANDSHAKE,
     *REQUEST_NAMES,
 }

@@ -4,8 +4,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..dialects.client_format import name_of_chat
 from ..dialects.ui.client.format import CLIENT_FORMAT
-from ..dialects.ui.client.request import name_of
 from ..events import StreamStart
 from ..generation.owned_streams import OwnedStream
 from .endpoints import Endpoints, HttpParts
@@ -27,12 +27,12 @@ class Chats(Endpoints):
 
     async def stop(self, request: Request) -> Response:
         """Stop all running streams of the chat; idempotent."""
-        name = name_of(request.path_params["chat"])
+        name = name_of_chat(request.path_params["chat"])
         await self._streams_of(request).cancel_named(name)
         return _nothing()
 
     async def _find(self, request: Request) -> OwnedStream | None:
-        name = name_of(request.path_params["chat"])
+        name = name_of_chat(request.path_params["chat"])
         return await self._streams_of(request).find(name, after=0)
 
 

@@ -153,6 +153,11 @@ MAX_VALUE: Final = 512
 """The most metadata that lists of streams show: OpenAI's limits, in characters."""
 
 
+def name_of_chat(chat: str) -> str:
+    """Return the name of a chat's streams, in whatever format it is asked for."""
+    return f"ui:{chat}"
+
+
 class ParsedRequest(msgspec.Struct, frozen=True):
     """A client's request as a chat request, with values for its own dialect."""
 

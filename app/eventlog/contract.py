@@ -35,6 +35,17 @@ class StreamExpired(RequestError):
         """Its owner, if still known."""
 
 
+class ChatBusy(RequestError):
+    """Another stream of the chat runs, and the new one is to run alone."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(
+            "conflict",
+            f"chat: its stream {stream} is running; read it, stop it, or send overlap 'replace'",
+        )
+        self.stream: str = stream
+
+
 class StreamTooLong(ServiceError):
     """The stream has reached its maximum length; its end can still be appended."""
 
@@ -241,7 +252,11 @@ class EventLog(Events, Protocol):
         `info.reserve` is reserved in the same step. The reservation lasts until the stream
         ends, is removed, or is found never to have begun.
 
+        Of an `alone` info, also the check that no other stream with one of its names runs is in
+        that step: of many concurrent calls one opens a log.
+
         Raises:
+            ChatBusy: such a stream runs; nothing was opened or bound.
             LimitReached: an account lacks room for the reservation; nothing was opened or bound.
             ServiceError: `overloaded`, running streams take all the room, or the storage is
                 unreachable. The key can be used again.

@@ -11,6 +11,7 @@ from ..ledger.accounts import NOTHING, Settlement
 from .accounts import MemoryAccounts
 from .contract import (
     PAGE,
+    ChatBusy,
     Claim,
     EventLog,
     Follower,
@@ -100,6 +101,10 @@ class MemoryLog(EventLog):
         bound = None if key is None else await self.claimed(key)
         if bound is not None and bound.stream != over:
             return bound
+        if info.alone:
+            for name in info.scoped_names:
+                for other in await self.named(name):
+                    raise ChatBusy(other)
         self._entries.create(info)
         try:
             grant = self._accounts.reserve(info)

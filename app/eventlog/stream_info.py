@@ -47,6 +47,8 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The digest of the request body."""
     names: tuple[str, ...] = ()
     """Further names of the stream, unique to its owner."""
+    alone: bool = False
+    """Whether `create` refuses while another stream with one of the names runs."""
     labels: dict[str, str] | None = None
     """The labels of its `stream.start`."""
     metadata: dict[str, str] | None = None

@@ -216,8 +216,11 @@ class OwnedStreams:
         """Stop every running stream that was started under a name."""
         check_may(self._principal)
         for stream in await self._log.named(scoped(self._owner, name)):
-            with contextlib.suppress(RequestError):  # it is gone
-                await (await self.get(stream)).cancel()
+            await self._stop(stream)
+
+    async def _stop(self, stream: str) -> None:
+        with contextlib.suppress(RequestError):  # it is gone
+            await (await self.get(stream)).cancel()
 
     async def forget_names(self, stream: str) -> None:
         """Let `find` no longer return a stream by its names."""
@@ -299,7 +302,7 @@ class OwnedStreams:
 
         Raises:
             RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, the credential may
-                not use the model.
+                not use the model; `conflict`, another stream of the chat runs.
             ServiceError: `overloaded`, too many streams or shutting down; `rate_limited`, the
                 client has reached a limit.
         """
@@ -311,6 +314,7 @@ class OwnedStreams:
             request_id=self._request_id,
             key=key,
             digest=digest,
+            stop=self._stop,
         )
         if isinstance(started, Opened):
             return started

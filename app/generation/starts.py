@@ -2,13 +2,14 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
 
 from ..errors import RelayError, shutting_down
 from ..eventlog import Claim
+from ..eventlog.contract import ChatBusy
 from ..eventlog.stream_info import scoped
 from ..events import Notice
 from ..hooks.contract import Hooks
@@ -79,12 +80,14 @@ class Starts:
         request_id: str,
         key: str | None,
         digest: str,
+        stop: Callable[[str], Awaitable[None]],
     ) -> Opened | Claim:
         """Start a generation, or find the one that its key has started; return a reader.
 
-        `owner` is the principal's.
+        `owner` is the principal's; `stop` stops a stream that this one replaces.
 
         Raises:
+            ChatBusy: another stream of the chat runs and is not to be replaced, or does not end.
             RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, the credential may
                 not use the model.
             ServiceError: `overloaded`, too many streams or shutting down; `rate_limited`, the
@@ -127,13 +130,21 @@ class Starts:
             names=tuple(names if options.name is None else [*names, options.name]),
             labels=dict(options.labels) if options.labels else None,
             metadata=dict(options.metadata) if owner and options.metadata else None,
+            alone=request.overlap in ("refuse", "replace"),
             request=options.request,
             request_digest=choice.digest,
         )
-        claim = None
+        claim, stopped = None, ""
         try:
-            create = self._log.create(info) if key is None else claim_key(self._log, info)
-            claim = await create
+            while claim is None:
+                create = self._log.create(info) if key is None else claim_key(self._log, info)
+                try:
+                    claim = await create
+                except ChatBusy as busy:
+                    if request.overlap != "replace" or busy.stream == stopped:
+                        raise
+                    stopped = busy.stream
+                    await stop(stopped)
         finally:
             if claim is None or claim.stream != stream:
                 self._admission.leave(address)

@@ -44,7 +44,7 @@ REFUSED: Final = _fields(
 OPAQUE: Final = _fields(
     "data file_data signature encrypted format opaque stream upstream upstream_id model code"
     " usage cost labels status finish_reason ended_by scope cost_from detail on_disconnect"
-    " ceiling"
+    " ceiling chat overlap"
 )
 """Those that hooks do not see: binary, signed, the relay's words, or checked with the request."""
 LEFT_OUT: Final = frozenset(("raw", "cited_text", "client_body"))

@@ -14,7 +14,7 @@ import pytest
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
-from app.eventlog.contract import Placed
+from app.eventlog.contract import ChatBusy, Placed
 from app.eventlog.listing import ListedStream, ListPosition, parse_position
 from app.eventlog.recovery import Close, close_free
 from app.eventlog.stream_ended import StreamEnded
@@ -564,6 +564,54 @@ async def test_every_running_stream_of_a_name_is_found(event_log):
     await event_log.delete("st_2")
     assert "st_1" in await event_log.named(scoped("", "a chat"))
     assert not await event_log.named(scoped("", "another"))
+
+
+async def test_stream_that_is_to_run_alone_is_refused_while_another_of_its_name_runs(event_log):
+    for stream in ("st_1", "st_2"):
+        await create(event_log, stream, names=("a chat",))
+        await event_log.append(stream, [START])
+    await create(event_log, "st_3", names=("another",), alone=True)
+    await create(event_log, "st_4", owner="a", names=("a chat",), alone=True)
+    for running in ("st_2", "st_1"):
+        with pytest.raises(ChatBusy) as refused:
+            await create(event_log, "st_5", key="key", names=("a chat", "b"), alone=True)
+        assert "conflict" == refused.value.code
+        assert refused.value.stream in ("st_1", "st_2")
+        assert "st_2" == await found(event_log, "a chat")
+        assert None is await found(event_log, "b")
+        assert None is await event_log.claimed("key")
+        await event_log.append(running, [END])
+
+    await create(event_log, "st_5", key="key", names=("a chat", "b"), alone=True)
+    await event_log.append("st_5", [START])
+    again = await create(event_log, "st_6", key="key", names=("a chat",), alone=True)
+    assert "st_5" == again.stream
+    await event_log.delete("st_5")
+    await create(event_log, "st_7", names=("a chat",), alone=True)
+
+
+async def test_first_of_many_streams_of_a_name_is_still_known_to_run(event_log):
+    await create(event_log, "st_1", names=("a chat",))
+    await event_log.append("st_1", [START])
+    for n in range(2, 90):
+        await create(event_log, f"st_{n}", names=("a chat",))
+        await event_log.append(f"st_{n}", [START, END])
+
+    assert "st_1" in await event_log.named(scoped("", "a chat"))
+    with pytest.raises(ChatBusy, match="st_1 is running"):
+        await create(event_log, "st_90", names=("a chat",), alone=True)
+
+
+async def test_one_of_many_streams_that_are_to_run_alone_is_created(event_log):
+    streams = [f"st_{n}" for n in range(20)]
+    opening = (create(event_log, one, names=("a chat",), alone=True) for one in streams)
+    opened = await asyncio.gather(*opening, return_exceptions=True)
+
+    (claim,) = [one for one in opened if isinstance(one, Claim)]
+    others = [one for one in opened if one is not claim]
+    assert {claim.stream} == {one.stream for one in others if isinstance(one, ChatBusy)}
+    assert [claim.stream] == list(await event_log.named(scoped("", "a chat")))
+    assert 19 == len(others)
 
 
 async def test_forgotten_name_leads_to_the_next_stream_only(event_log):

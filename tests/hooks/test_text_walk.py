@@ -107,7 +107,7 @@ FIELDS = {
         ToolCall.opaque ReasoningPart.signature ReasoningPart.encrypted ReasoningPart.format
     """,
     ("requests", "opaque", "known to the relay, or one of its words"): """
-        ChatBody.model ChatRequest.ceiling ChatBody.on_disconnect ImageUrl.detail
+        ChatBody.model ChatRequest.ceiling ChatBody.on_disconnect ImageUrl.detail ChatBody.chat ChatBody.overlap
     """,
     ("requests", "left out", "repeats other texts"): """
         ChatRequest.client_body

@@ -225,6 +225,41 @@ async def test_chat_is_found_and_stopped_on_another_replica(place):
         assert await reply.aread() == await again.aread()
 
 
+async def test_one_of_many_refused_requests_runs_over_all_replicas(place):
+    async with replicas(place, HELD) as (first, second, upstream):
+
+        async def post(relay: Relay, overlap: str) -> Response:
+            body = {**HELLO, "chat": "a chat", "overlap": overlap}
+            headers = {"prefer": "respond-async"}
+            return await relay.client.post("/v1/chat", json=body, headers=headers)
+
+        relays = (first, second) * 10
+        replies = await asyncio.gather(*(post(relay, "refuse") for relay in relays))
+
+        (stream,) = [reply.json()["id"] for reply in replies if reply.status_code == 202]
+        busy = [reply for reply in replies if reply.status_code == 409]
+        assert (19, {stream}) == (len(busy), {reply.json()["stream"] for reply in busy})
+        await text_so_far(first, stream, "ab")
+        assert 1 == len(upstream.calls)
+
+        replies = await asyncio.gather(*(post(relay, "replace") for relay in relays))
+        assert [202] * 20 == [reply.status_code for reply in replies]
+        streams = [stream, *(reply.json()["id"] for reply in replies)]
+        found = [(await second.client.get(f"/v1/streams/{one}")).json() for one in streams]
+        assert ["cancelled"] * 20 + ["running"] == sorted(one["status"] for one in found)
+
+
+async def test_replaced_stream_of_another_replica_ends_before_the_next_begins(place):
+    async with replicas(place, HELD) as (first, second, upstream):
+        stream = await start(first, chat="a chat")
+        await text_so_far(first, stream, "ab")
+        body = {**HELLO, "chat": "a chat", "overlap": "replace"}
+        async with second.client.stream("POST", "/v1/chat", json=body):
+            found = (await second.client.get(f"/v1/streams/{stream}")).json()
+        assert ("cancelled", "user", "ab") == (found["status"], found["ended_by"], found["text"])
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+
+
 async def test_reader_elsewhere_keeps_a_stream_alive(place):
     # Readers are believed to be there for as long as a lease.
     async with replicas(place, HELD, lease_s=3, linger_s=0.5) as (first, second, upstream):

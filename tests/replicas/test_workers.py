@@ -179,12 +179,30 @@ async def check_end(client: httpx2.AsyncClient, relay: Replica) -> None:
     await until_gone(workers, 20)
 
 
-async def post_all(url: str) -> list[str]:
-    """Ask many times with one key; return the streams."""
-    headers = {"idempotency-key": "k", "prefer": "respond-async", "connection": "close"}
+async def post_all(url: str, **fields: str) -> list[str]:
+    """Ask many times, with one key or these fields; return the streams, or why there is none."""
+    headers = {"prefer": "respond-async", "connection": "close"}
+    if not fields:
+        headers["idempotency-key"] = "k"
     async with browser() as client:
-        asked = [client.post(f"{url}/v1/chat", json=HELLO, headers=headers) for _ in range(30)]
-        return [reply.json()["id"] for reply in await asyncio.gather(*asked)]
+        asked = [
+            client.post(f"{url}/v1/chat", json={**HELLO, **fields}, headers=headers)
+            for _ in range(30)
+        ]
+        replies = [reply.json() for reply in await asyncio.gather(*asked)]
+        return [reply.get("id") or reply["code"] for reply in replies]
+
+
+def test_one_of_many_refused_requests_runs_over_all_workers(tmp_path):
+    arguments = ("--workers", "2", "--log", file_of(tmp_path))
+    with running_command(*arguments, cwd=tmp_path) as (process, url):
+        asked = {"model": "demo-long", "chat": "c", "overlap": "refuse"}
+        first = asyncio.run(post_all(url, **asked))
+        again = asyncio.run(post_all(url, **asked))
+        process.kill()
+
+    assert 29 == first.count("conflict")
+    assert 30 == again.count("conflict")
 
 
 def test_key_is_one_generation_and_a_signal_drains_whichever_worker_is_asked(tmp_path):

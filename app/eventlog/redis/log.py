@@ -245,6 +245,8 @@ class RedisLog(EventLog):
 
     async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
         claim, key = Claim(info.id, info.digest), info.scoped_key
+        if info.alone and self._may_lack_keys():
+            raise away("Redis was restarted and may lack this chat's streams; try again shortly")
         if key is None:
             await self._create(info)
             return self._granted(claim)

@@ -21,7 +21,7 @@ import structlog
 from ...errors import CODES, ServiceError
 from ...events import ErrorInfo, Event, StreamEnd, encode
 from ...ledger.accounts import NOTHING, Settlement
-from ..contract import Placed, expired
+from ..contract import ChatBusy, Placed, expired
 from ..entries import Entries
 from ..listing import pack_listing
 from ..peers import OnStop
@@ -184,6 +184,7 @@ class Owner:
         done is taken back. The reservation is the stream's `grant`.
 
         Raises:
+            ChatBusy: another stream of a name runs, and this one is to run alone.
             LimitReached: an account lacks room for the reservation.
         """
         if self._link.away:
@@ -199,10 +200,12 @@ class Owner:
         if over:
             keys.append(meta_key(old))
         try:
-            bonds = (value, over, str(self._lease.meta_ms), *names)
+            bonds = (value, over, str(self._lease.meta_ms), str(int(info.alone)), *names)
             found = await self._create(local, *bonds, keys=keys)
             if found == 0:
                 raise CommandRefused(f"there is a stream {stream!r} already")
+            if isinstance(found, list) and found[0] == -2:
+                raise ChatBusy(found[1].decode())
             if isinstance(found, list) and info.reserve is not None:
                 if found[0] == -1:
                     refuse(found[1], found[2], info.reserve)

@@ -138,9 +138,11 @@ CREATE = _script(
 -- has ended. ARGV: owner, epoch, started, lease ms, ttl ms, ttl ms of a running log, info, owner
 -- of the stream or '', the reservation request or '', the info without the stored request or ''
 -- if it has none, what lists show; for a new stream, also the claim's value or '', the value it
--- replaces or '', ttl ms of the mark of that one's stream, the keys of the names.
+-- replaces or '', ttl ms of the mark of that one's stream, '1' if it is to run alone, the keys of
+-- the names.
 -- Returns 1, or a list of what was reserved, if the stream and claim are ours; {-1, a list, the
--- time} if an account lacks room; the claim's value if its stream may still exist; 0 if the
+-- time} if an account lacks room; {-2, another running stream of a name} if it would not run
+-- alone; the claim's value if its stream may still exist; 0 if the
 -- stream exists, or did.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
 if is[2] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
@@ -151,7 +153,20 @@ if bound and bound ~= ARGV[12] then
   if old[1] and not old[2] and not old[3] then return bound end
   forgotten = not old[1] and not old[3]
 end
-local reply, stream = 1, id_of(KEYS[1])
+local reply, stream, names = 1, id_of(KEYS[1]), {}
+for i = 16, #ARGV do
+  names[i] = stream
+  for other in string.gmatch(redis.call('GET', ARGV[i]) or '', '[^,]+') do
+    local found = redis.call('HMGET', '"""
+    + PREFIX
+    + """{' .. other .. '}:meta', 'started', 'ended', 'gone')
+    if other ~= stream and found[1] and not found[2] and not found[3] then
+      -- one that is there already was sent again, and may have company by now
+      if ARGV[15] == '1' and not is[1] then return {-2, other} end
+      names[i] = names[i] .. ',' .. other
+    end
+  end
+end
 if ARGV[9] and ARGV[9] ~= '' then
   local packed = redis.call('HMGET', HELD, stream)[1]
   if packed then  -- the command was sent again
@@ -170,11 +185,7 @@ if forgotten then
   redis.call('PEXPIRE', KEYS[4], ARGV[14])
 end
 if KEYS[3] then redis.call('SET', KEYS[3], ARGV[12], 'PX', ARGV[5]) end
-for i = 15, #ARGV do
-  local before = redis.call('GET', ARGV[i])
-  before = before and string.sub(',' .. before, 1, 390) or ''  -- the last 15 streams
-  redis.call('SET', ARGV[i], stream .. before, 'PX', ARGV[5])
-end
+for i, value in pairs(names) do redis.call('SET', ARGV[i], value, 'PX', ARGV[5]) end
 if not is[1] then
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
     'last', 0, 'lease', now + ARGV[4])

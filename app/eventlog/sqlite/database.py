@@ -17,7 +17,7 @@ import structlog
 
 from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING, LimitReached
-from ..contract import Claim, LogState, LogUnusable
+from ..contract import ChatBusy, Claim, LogState, LogUnusable
 from ..listing import ListedStream, ListPosition, pack_listing, unpack_listing
 from ..recovery import (
     REMOVED,
@@ -50,6 +50,14 @@ REMEMBERED_S = 86_400
 
 _FORGET_NAME = "UPDATE OR REPLACE names SET name = name || char(31) || stream WHERE "
 """Lets a name lead to its stream no longer; `named` still finds that."""
+
+_NAMED = (
+    "SELECT stream FROM names WHERE (name = ?1 OR "
+    "name BETWEEN ?1 || char(31) AND ?1 || char(32) AND name = ?1 || char(31) || stream)"
+)
+_RUNNING = (
+    " AND stream IN (SELECT id FROM streams WHERE ended_at IS NULL AND gone_at IS NULL) LIMIT 1"
+)
 
 ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process, owner"
 
@@ -249,17 +257,20 @@ class Database:
 
     def create(
         self, info: StreamInfo, packed: bytes, *, now: float, kept_after: float, over: str | None
-    ) -> tuple[Claim, int | None] | LimitReached:
+    ) -> tuple[Claim, int | None] | LimitReached | ChatBusy:
         """Add a running stream with its packed info and names; return its claim and its own key.
 
         If its idempotency key is bound to a stream that is stored and is not `over`, nothing is
-        added, and that claim is returned. A `LimitReached` is returned, not raised: the same
-        transaction has the work of others.
+        added, and that claim is returned. A `LimitReached` or `ChatBusy` is returned, not raised:
+        the same transaction has the work of others.
         """
         key, reserve, grant = info.scoped_key, info.reserve, None
         bound = None if key is None else self.claimed(key, kept_after=kept_after)
         if bound is not None and bound.stream != over:
             return bound, None
+        for name in info.scoped_names if info.alone else ():
+            if busy := self._execute(_NAMED + _RUNNING, (name,)).fetchone():
+                return ChatBusy(*busy)
         if reserve is not None:
             try:
                 grant = self.accounts.reserve(reserve)
@@ -380,12 +391,7 @@ class Database:
         return None if row is None else row[0]
 
     def named(self, name: str) -> list[str]:
-        rows = self._execute(
-            "SELECT stream FROM names WHERE name = ?1 OR "
-            "name BETWEEN ?1 || char(31) AND ?1 || char(32) AND name = ?1 || char(31) || stream",
-            (name,),
-        )
-        return [stream for (stream,) in rows]
+        return [stream for (stream,) in self._execute(_NAMED, (name,))]
 
     def forget_names(self, stream: str) -> None:
         leads = "stream = ?1 AND substr(name, -length(?1) - 1) != char(31) || ?1"

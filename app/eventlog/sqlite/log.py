@@ -26,6 +26,7 @@ from ...events import Event, Stopper
 from ...ledger.accounts import AccountState, LimitReached, Settlement
 from ..contract import (
     PAGE,
+    ChatBusy,
     Claim,
     EventLog,
     Follower,
@@ -237,7 +238,7 @@ class SqliteLog(EventLog):
             forget = partial(self._database.forget, stream, now=self._wall())
             self._writer.submit(forget, partial(self._on_unwanted, stream))
             raise
-        if isinstance(made, LimitReached):
+        if isinstance(made, LimitReached | ChatBusy):
             self._entries.drop(stream)
             raise made
         claim, row = made

@@ -30,7 +30,7 @@ from ....requests import Message as ChatMessage
 from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import build_part
 from ...answering.chat_options import OPTIONS, build_chat
-from ...client_format import ParsedRequest
+from ...client_format import ParsedRequest, name_of_chat
 from ...reasoning_signatures import parse_signature_fields
 from .renderer import PROTOCOL_VERSION, PROVIDER_CALL, TOOL_INPUTS
 
@@ -191,7 +191,8 @@ def parse_request(body: bytes) -> ParsedRequest:
         labels = {**labels, PROTOCOL_VERSION: run.protocol_version}
     if _MIRROR in fields:
         labels = {**labels, TOOL_INPUTS: "custom"}
-    return ParsedRequest(chat, labels=labels, tags=tags)
+    name = name_of_chat(run.thread_id) if run.thread_id else None
+    return ParsedRequest(chat, labels=labels, name=name, tags=tags)
 
 
 def _list_unknown(fields: dict[str, msgspec.Raw]) -> tuple[str, ...]:

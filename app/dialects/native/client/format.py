@@ -23,6 +23,8 @@ class Problem(msgspec.Struct, omit_defaults=True):
     retryable: bool
     request_id: str
     retry_after_s: float | None = None
+    stream: str | None = None
+    """The running stream that is in the way."""
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
@@ -36,6 +38,7 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
         retryable=error.retryable,
         request_id=request_id,
         retry_after_s=error.retry_after_s,
+        stream=error.stream,
     )
     return Failure(error.status, msgspec.json.encode(problem), "application/problem+json")
 

@@ -184,7 +184,8 @@ def render_request(
         request = msgspec.structs.replace(request, messages=messages)
     body: dict[str, Any] = msgspec.to_builtins(ChatBody(*values_of(request)))
     options = body.pop("provider_options", {})
-    body.pop("on_disconnect", None)
+    for name in ("on_disconnect", "chat", "overlap"):
+        body.pop(name, None)
     _edit_fields(request, body, quirks=quirks)
     limit_field = find_limit_field(body, quirks=quirks)
     body.pop("max_completion_tokens", None)

@@ -31,7 +31,7 @@ from ....requests import (
 from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import build_part
 from ...answering.chat_options import build_chat
-from ...client_format import ParsedRequest
+from ...client_format import ParsedRequest, name_of_chat
 from ...reasoning_signatures import OPENAI_ITEM, SignatureFields
 from .messages import DENIED, Approval, File, Text, Tool
 
@@ -60,11 +60,6 @@ class UiRequest(msgspec.Struct, frozen=True, rename="camel"):
 _requests = msgspec.json.Decoder(UiRequest)
 
 
-def name_of(chat: str) -> str:
-    """Return the public name of a chat's current stream."""
-    return f"ui:{chat}"
-
-
 def parse_request(body: bytes) -> ParsedRequest:
     """Parse the request of a chat's next turn.
 
@@ -81,7 +76,7 @@ def parse_request(body: bytes) -> ParsedRequest:
     if denied := [call for m in messages if m.id == continued for call in _denied(m)]:
         labels[DENIED] = _json(denied)
     tags = {"chat": request.id} if request.id else {}
-    return ParsedRequest(chat, labels=labels, name=name_of(request.id), tags=tags)
+    return ParsedRequest(chat, labels=labels, name=name_of_chat(request.id), tags=tags)
 
 
 def _history(request: UiRequest) -> Sequence[UiMessage]:
