@@ -328,10 +328,10 @@ def _with_chat(parsed: ParsedRequest, headers: Headers) -> ParsedRequest:
     Raises:
         RequestError: `invalid_request`, a value is not valid, or the request has no or two chats.
     """
-    found = {name: getattr(parsed.chat, name) for name in ChatOptions.__struct_fields__}
-    for name in found:
-        if value := headers.get(f"seseragi-{name}".encode()):
-            found[name] = value[0].decode("latin-1")
+    found = {field: getattr(parsed.chat, field) for field in ChatOptions.__struct_fields__}
+    for field in found:
+        if value := headers.get(f"seseragi-{field}".encode()):
+            found[field] = value[0].decode("latin-1")
     options = convert_body(found, ChatOptions, path="")
     name = parsed.name if options.chat is None else name_of_chat(options.chat)
     if name is None:
