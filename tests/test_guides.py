@@ -107,6 +107,39 @@ def test_commands_of_an_answer_run(shell, tmp_path, name):
         assert first == second != "0"
 
 
+ERRORS = "docs/streaming-errors.md"
+SHOWN = {
+    "json": r"SyntaxError: Unexpected token '?d'?[ ,].*JSON",
+    "chunks": r"wrong: [1-9]\d* chunks with �\nwrong: SyntaxError: .*\nright: [ぁ-ん]{3}[^�]+$",
+    "eventsource": r'"status":405.*\n(st_\S+)\n(?!\1)(st_\S+)\n(?!\1|\2)(st_\S+)\n\3$',
+    "once": r"^( +\d+ [\d:]{8}\n){3,6}( +\d+ [\d:]{8}\n?){1,2}$",
+}
+"""What the demonstration of each error prints."""
+
+
+def test_page_of_errors_is_short_and_the_same_in_both_languages():
+    texts = [(ROOT / f"docs/streaming-errors{end}").read_text("utf-8") for end in (".md", ".ja.md")]
+    blocks, headings, links = (
+        [re.findall(pattern, text) for text in texts]
+        for pattern in (r"(?s)<!-- run: .*?```\w+\n.*?```", r"(?m)^#+ ", r"\]\((?!stream)([^)]+)\)")
+    )
+    assert len(texts[0].split()) <= 900
+    assert list(SHOWN) == [re.split(r"[: ]+", one)[2] for one in blocks[0]]
+    for one in (blocks, headings, links):
+        assert one[0] == one[1]
+
+
+@pytest.mark.proving  # each starts a relay
+@pytest.mark.parametrize("name", SHOWN)
+def test_error_is_shown_as_its_page_says(shell, name):
+    assert shutil.which("curl")
+    assert shutil.which("node")
+    begin = (
+        "seseragi 2>relay.log &\ncurl -so/dev/null --retry 9 --retry-connrefused localhost:8000\n"
+    )
+    assert re.search(SHOWN[name], shell(begin + block(name, ERRORS)).strip("\n"))
+
+
 @pytest.mark.proving  # it starts a relay
 def test_first_call_with_the_key_of_the_run(shell):
     """That of the README, beside an upstream that costs money: the call asks a demo model."""

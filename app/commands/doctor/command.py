@@ -29,6 +29,7 @@ ADVICE: Mapping[str, Mapping[str, str]] = tomllib.loads(
 )
 """By finding and program; `any` is for all others."""
 PROXIES = "docs/proxies.md"
+AT_ONCE = "docs/streaming-errors.md#it-all-comes-at-once"
 RELAY = frozenset(("replicas", "prefix"))
 """Findings caused by the relay, and by no proxy."""
 
@@ -89,7 +90,9 @@ def render_text(session: Session, failure: str = "") -> str:
     if failure:
         lines.append(f"Could not be examined: {failure}")
     elif count:
-        lines.append(f"{count} {'thing is' if count == 1 else 'things are'} wrong; see {PROXIES}.")
+        late = any(finding.code in ("buffered", "compressed") for finding in session.findings)
+        pages = f"{PROXIES} and {AT_ONCE}" if late else PROXIES
+        lines.append(f"{count} {'thing is' if count == 1 else 'things are'} wrong; see {pages}.")
     else:
         lines.append("Nothing is wrong.")
     text = "\n".join(lines)  # with names and pages of others: no control characters

@@ -83,6 +83,7 @@ def test_answer_with_a_length_was_collected():
 
     assert {"buffered": True} == codes(session)
     assert "likely varnish: set beresp.do_stream" in render_text(session)
+    assert "see docs/proxies.md and docs/streaming-errors.md#it-all" in render_text(session)
 
 
 @pytest.mark.parametrize(
