@@ -8,7 +8,7 @@ from typing import Any
 from .adapter import Adapter, AdapterError
 from .cases import Case
 from .loopback import Exchange, Loopback
-from .results import Result, result
+from .results import SHOWN, Result, result
 from .wire import STREAM, Event, event_id, last_number, render, streams
 
 REQUEST = {"model": "demo", "messages": [{"role": "user", "content": "こんにちは"}]}
@@ -40,6 +40,7 @@ def run_clients(command: str, cases: list[Case], *, timeout_s: float) -> list[Re
     with Loopback() as server, Adapter(command, timeout_s=timeout_s) as adapter:
         for case in cases:
             runs.append([])
+            wrong_runs = 0
             for run in runs_of(case):
                 runs[-1].append(run)
                 path = f"{len(server.exchanges) + 1}"
@@ -49,6 +50,9 @@ def run_clients(command: str, cases: list[Case], *, timeout_s: float) -> list[Re
                 except AdapterError as error:
                     run.fault = str(error)
                 if run.fault or "not_verified" in (run.report or {}):
+                    break
+                wrong_runs += any(problems_of(run))
+                if wrong_runs >= SHOWN:
                     break
         time.sleep(GRACE_S)
     return [judge(case, found) for case, found in zip(cases, runs, strict=True)]
@@ -72,7 +76,7 @@ def line_of(case: Case, base: str) -> dict[str, Any]:
 def runs_of(case: Case) -> Iterator[Run]:
     """Yield the runs of a case: one, or one for each byte that its first answer is cut after.
 
-    The line `retry:` is not cut: without it each client waits for a time of its own.
+    A frame with only `retry:` is not cut: without it each client waits for a time of its own.
     """
     answers, stream = case.get("answers", []), case.get("stream", "hello")
     after = case.get("after") or 0
@@ -84,7 +88,7 @@ def runs_of(case: Case) -> Iterator[Run]:
         yield Run(case, "", Exchange(answers, stream), cursor)
         return
     data = body.data
-    begin = data.index(b"\n") + 1 if data.startswith(b"retry:") else 0
+    begin = data.index(b"\n\n") + 2 if data.startswith(b"retry:") else 0
     for size in range(begin, len(data) + 1):
         varied = body.kept(size) if vary == "cut" else body.split(size)
         exchange = Exchange(answers, stream, bodies={0: varied})

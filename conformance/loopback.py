@@ -56,15 +56,18 @@ class Exchange:
     bodies: dict[int, Body] = field(default_factory=dict)
     """Bodies that replace those of answers, by their place."""
     asked: list[Asked] = field(default_factory=list)
-    ended_at: list[float] = field(default_factory=list)
-    """When each body ended or was cut."""
+    ended_at: dict[int, float] = field(default_factory=dict)
+    """When each answer ended or was cut, by its place."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, request: Asked) -> tuple[dict[str, Any], Body]:
-        """Note a request and return its answer."""
+    def add(self, request: Asked) -> int:
+        """Note a request and return its place."""
         with self.lock:
             self.asked.append(request)
-            place = len(self.asked) - 1
+            return len(self.asked) - 1
+
+    def answer(self, request: Asked, place: int) -> tuple[dict[str, Any], Body]:
+        """Return the answer to a request: the next that is scripted, or a relay's."""
         if place < len(self.answers):
             answer = self.answers[place]
             return answer, self.bodies.get(place) or render(answer, stream=self.stream)
@@ -129,14 +132,14 @@ class Connection(socketserver.BaseRequestHandler):
         while (request := self._read()) is not None:
             exchange = self.server.exchanges.get(request.path.split("/")[1])
             if exchange is None:
-                answer, body = problem(404, "not_found")
-            else:
-                answer, body = exchange.take(request)
-            whole = self._answer(answer, body)
-            if exchange is not None:
-                exchange.ended_at.append(time.monotonic())
-            if not whole:
+                self._answer(*problem(404, "not_found"))
                 return
+            place = exchange.add(request)
+            try:
+                if not self._answer(*exchange.answer(request, place)):
+                    return
+            finally:
+                exchange.ended_at[place] = time.monotonic()
 
     def _read(self) -> Asked | None:
         """Read a request; None at the end of the connection."""
