@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .cases import Case
-from .checks import CHECKS, Answer
+from .checks import CHECKS, OF_NO_EVENTS, Answer
 from .results import Result, result
 
 REPORTED = 300
@@ -160,6 +160,9 @@ def wrong(answer: Answer, step: dict[str, Any], session: Session) -> Iterator[st
             yield f"header {name}: expected {pattern!r}, got {value!r}"
     yield from lacking(expect.get("json", {}), answer.json, session, "json")
     for name, argument in checks_of(expect):
+        if name not in OF_NO_EVENTS and not answer.events:
+            yield f"there is no event: {answer.text[:REPORTED]!r}"
+            return
         yield from CHECKS[name](answer, session.answers, argument)
 
 

@@ -20,7 +20,7 @@ except ImportError:
     from seseragi.framing.sse import Decoder  # type: ignore[import-not-found,no-redef]
 
 ATTEMPTS = 20
-DELAY_S = 0.05
+DELAY_S = 0.005
 """The wait before the server has named one."""
 KINDS = {True: "application/x-ndjson", False: "text/event-stream"}
 
