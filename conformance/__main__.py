@@ -17,11 +17,13 @@ def main(arguments: list[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--client", metavar="COMMAND", help="the adapter of a client")
     what.add_argument("--server", metavar="URL", help="a running server with the demo models")
-    parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'",
-                        help="a header of each request to the server, such as a credential")  # fmt: skip
+    header = "a header of each request to the server, such as a credential"
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="'NAME: VALUE'", help=header
+    )
     parser.add_argument("--only", default="*", metavar="PATTERN", help="cases to run, as cut-*")
-    parser.add_argument("--timeout", type=float, metavar="S",
-                        help="seconds for a case (client: 10, server: 30)")  # fmt: skip
+    timeout = "seconds for a case (client: 10, server: 30)"
+    parser.add_argument("--timeout", type=float, metavar="S", help=timeout)
     parser.add_argument("--json", action="store_true", help="print a JSON line for each case")
     options = parser.parse_args(arguments)
     kind = "server" if options.client is None else "client"

@@ -1,5 +1,6 @@
 """A client under test: a process that takes and answers JSON lines."""
 
+import contextlib
 import json
 import queue
 import shlex
@@ -91,10 +92,8 @@ class Adapter:
         if process is None:
             return
         if process.stdin is not None:
-            try:
+            with contextlib.suppress(OSError):  # it has ended
                 process.stdin.close()
-            except OSError:
-                pass  # it has ended
         try:
             process.wait(0.2)
         except subprocess.TimeoutExpired:

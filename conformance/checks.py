@@ -10,7 +10,7 @@ from .wire import Event
 
 Check = Callable[["Answer", list["Answer"], Any], Iterator[str]]
 
-LF = b"\n"
+CR, LF = b"\r", b"\n"
 HEARTBEAT = ": hb"
 NAMES_OF_NO_EVENT = {"error", "open", "message"}
 BLOCKS = ("text", "reasoning", "refusal", "tool_call")
@@ -86,7 +86,7 @@ class Answer:
     def numbers(self) -> list[int]:
         if self.lines:
             ids = [str(line.get("event_id", "")) for line in self.lines]
-            return [int(id.rpartition(".")[2] or 0) for id in ids]
+            return [int(one.rpartition(".")[2] or 0) for one in ids]
         return [frame.number for frame in self.frames if frame.values("data")]
 
 
@@ -117,8 +117,8 @@ def with_data(answer: Answer) -> list[Frame]:
 
 
 def lines_end_in_lf(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
-    if b"\r" in answer.data:
-        yield f"a CR is in line {answer.data.count(LF)}: end lines in LF"
+    if CR in answer.data:
+        yield f"a CR is in line {answer.data.partition(CR)[0].count(LF) + 1}: end lines in LF"
 
 
 def whole_frames(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
@@ -145,14 +145,14 @@ def events_have_names(answer: Answer, past: list[Answer], argument: Any) -> Iter
 
 
 def ids_count(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
-    """Ids name the stream, and numbers ascend; from 1, unless the argument says after which."""
+    """Ids name the stream and count from 1, or from after the argument."""
     after = int(argument or 0)
     stream = answer.headers.get("stream-id")
     for frame in with_data(answer):
         number = frame.number
         if frame.values("id") != [f"{stream}.{number}"]:
             yield f"id: {frame.values('id')} is not {stream}.NUMBER"
-        elif number <= after or (after == 0 and number != 1):
+        elif number != after + 1:
             yield f"id: number {number} comes after {after}"
         after = number
 
@@ -205,7 +205,7 @@ def starts_and_ends(answer: Answer, past: list[Answer], argument: Any) -> Iterat
 
 def target_comes_first(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
     types = [str(event.get("type")) for event in answer.events]
-    of_answer = [place for place, type in enumerate(types) if type.partition(".")[0] in BLOCKS]
+    of_answer = [place for place, name in enumerate(types) if name.partition(".")[0] in BLOCKS]
     if "stream.target" not in types or types.index("stream.target") > min(of_answer, default=0):
         yield f"stream.target does not precede the answer: {types}"
 
@@ -297,14 +297,14 @@ def continues_last(answer: Answer, past: list[Answer], argument: Any) -> Iterato
 
 
 def same_after(answer: Answer, first: Answer, cursor: int) -> Iterator[str]:
-    expected = [
-        pair for pair in zip(first.numbers, first.events, strict=True) if pair[0] > cursor
-    ]
+    expected = [pair for pair in zip(first.numbers, first.events, strict=True) if pair[0] > cursor]
     found = [*zip(answer.numbers, answer.events, strict=True)]
     if expected != found:
         shown = [number for number, _ in found]
         yield f"expected the events {[number for number, _ in expected]}, got {shown}"
-        yield from (f"differs: {one} and {other}" for one, other in zip(expected, found, strict=False) if one != other)  # fmt: skip
+        for one, other in zip(expected, found, strict=False):
+            if one != other:
+                yield f"expected {one}, got {other}"
 
 
 def other_stream(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
@@ -364,14 +364,23 @@ def hides_stream(answer: Answer, past: list[Answer], argument: Any) -> Iterator[
         yield f"an event reveals the stream's id {stream!r}"
 
 
-def continues_without_ids(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
-    """Data lines without ids, those of the first answer after so many."""
-    if any(frame.values("id") for frame in past[0].frames):
-        yield "frames of the first answer have ids"
-    expected = [frame.values("data") for frame in with_data(past[0])][int(argument) :]
+def no_ids(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
+    if any(frame.values("id") for frame in answer.frames):
+        yield "frames have ids"
+
+
+def data_of(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
+    """The data of the answer to a step, after so many frames."""
+    step, skipped = argument
+    expected = [frame.values("data") for frame in with_data(past[step - 1])][skipped:]
     found = [frame.values("data") for frame in with_data(answer)]
-    if expected != found or not found:
-        yield f"expected {len(expected)} events, got {len(found)}, or others"
+    if expected != found:
+        yield f"expected {len(expected)} frames of step {step}, got {len(found)}, or others"
+
+
+def differs_from(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
+    if answer.events == past[argument - 1].events:
+        yield f"it is the same as the answer of step {argument}"
 
 
 def fails(answer: Answer, past: list[Answer], argument: Any) -> Iterator[str]:
@@ -392,7 +401,8 @@ CHECKS: dict[str, Check] = {
         heartbeat, pings, starts_and_ends, target_comes_first, blocks_are_closed, counted_once,
         choices_end, no_unknown_values, tool_calls_are_json, continues, continues_last,
         other_stream, deltas_are_joined, same_text, json_lines, space_between_lines, hides_stream,
-        continues_without_ids, fails,
+        no_ids, data_of,
+        differs_from, fails,
     )
 }  # fmt: skip
 """The checks by the names that cases use."""

@@ -149,8 +149,8 @@ def wrong_events(expected: list[tuple[str, Event, bool]], found: object) -> Iter
         yield f"events: expected a list, got {found!r}"
         return
     reported = [known(one) for one in found]
-    for place, (id, event, optional) in enumerate(expected, start=1):
-        wanted = (id, event)
+    for place, (name, event, optional) in enumerate(expected, start=1):
+        wanted = (name, event)
         if reported and reported[0] == wanted:
             reported.pop(0)
         elif not optional:
@@ -188,9 +188,7 @@ def differs(what: str, expected: object, found: object) -> Iterator[str]:
 def wrong_requests(run: Run, expect: dict[str, Any]) -> Iterator[str]:
     """Compare the requests with `METHOD CURSOR` lines, `last` for the last whole event."""
     usual = "POST 0" if run.case.get("action") == "chat" else f"GET {run.case.get('after') or 0}"
-    expected = [
-        line.replace("last", f"{run.cursor}") for line in expect.get("requests", [usual])
-    ]
+    expected = [line.replace("last", f"{run.cursor}") for line in expect.get("requests", [usual])]
     asked = run.exchange.asked
     yield from differs("requests", expected, [f"{one.method} {one.cursor}" for one in asked])
     for one in asked:

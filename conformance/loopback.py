@@ -152,7 +152,8 @@ class Connection(socketserver.BaseRequestHandler):
         first, *lines = head.decode("latin-1").split("\r\n")
         method, target, _ = first.split(" ")
         headers = {
-            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
         }
         body = self._read_body(headers)
         parts = urlsplit(target)

@@ -25,7 +25,7 @@ def result(name: str, requires: Iterable[str], problems: Iterable[str]) -> Resul
 
 
 def summary(results: list[Result]) -> str:
-    count = {state: 0 for state in ("pass", "fail", "not verified")}
+    count = dict.fromkeys(("pass", "fail", "not verified"), 0)
     for one in results:
         count[one.state] += 1
     return f"{count['pass']} passed, {count['fail']} failed, {count['not verified']} not verified"

@@ -125,10 +125,14 @@ def run_case(session: Session, case: Case, listed: set[str]) -> Result:
         try:
             for one in repeated(step, session):
                 answer = session.ask(one)
-                found = [f"step {place}, {one['do']}: {text}" for text in wrong(answer, one, session)]
+                found = [
+                    f"step {place}, {one['do']}: {text}" for text in wrong(answer, one, session)
+                ]
                 problems += found
         except (OSError, http.client.HTTPException) as error:
-            problems.append(f"step {place}, {step['do']}: no answer: {error or type(error).__name__}")
+            problems.append(
+                f"step {place}, {step['do']}: no answer: {error or type(error).__name__}"
+            )
         if problems:
             break  # the next steps follow from this one
     return result(case["name"], case["requires"], problems)
@@ -184,5 +188,3 @@ def lacking(expected: Any, found: Any, session: Session, place: str) -> Iterator
             yield f"{place}: expected {expected}, got {found!r}"
     elif expected != found and not (expected == {} and found is None):
         yield f"{place}: expected {expected!r}, got {found!r}"
-
-

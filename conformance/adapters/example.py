@@ -6,8 +6,6 @@ import sys
 import time
 from urllib.parse import urlsplit
 
-CAN = {"after", "again", "snapshot"}
-
 
 def frames(reply):
     """Yield the fields of each frame. Lines end with LF, CR or CRLF, and with nothing else."""
@@ -15,8 +13,7 @@ def frames(reply):
     while data := reply.read1(65536):
         data = data[1:] if after_cr and data.startswith(b"\n") else data
         after_cr = data.endswith(b"\r")
-        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *lines, rest = (rest + data).split(b"\n")
+        *lines, rest = (rest + data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")).split(b"\n")
         for line in lines:
             if line:
                 name, _, value = line.decode().removeprefix("\ufeff").partition(":")
@@ -27,40 +24,43 @@ def frames(reply):
 
 
 def read(url, cursor):
-    seen, text, delay = [], "", 1.0
+    """Return the whole of a stream behind a cursor, or what came of it and an error."""
+    report = {"events": [], "text": "", "status": None, "error": "the stream did not come back"}
+    last, delay = int((cursor or "0").rpartition(".")[2]), 1.0
     for _ in range(20):
+        connection = http.client.HTTPConnection(url.netloc, timeout=30)
         try:
-            connection = http.client.HTTPConnection(url.netloc, timeout=30)
             headers = {"last-event-id": cursor} if cursor else {}
             connection.request("GET", f"{url.path}?{url.query}", headers=headers)
             reply = connection.getresponse()
-            kind = reply.getheader("content-type", "").lower()
+            form = reply.getheader("content-type", "").lower()
             if reply.status in (429, 503):
                 delay = float(reply.getheader("retry-after") or delay)
-            elif reply.status != 200 or not kind.startswith("text/event-stream"):
-                return seen, text, None, f"status {reply.status}, {kind}"
+            elif reply.status != 200 or not form.startswith("text/event-stream"):
+                return report | {"error": f"status {reply.status}, {form}"}
             for fields in frames(reply) if reply.status == 200 else ():
-                delay = [delay, *(int(ms) / 1000 for ms in fields.get("retry", []) if ms.isdigit())][-1]
-                id = fields.get("id", ["0"])[-1]
-                if "data" in fields and number(id) > number(cursor or "0"):  # else a ping, or seen
-                    cursor, event = id, json.loads("\n".join(fields["data"]))
-                    seen.append({"id": id, "event": event})
-                    if event["type"] == "text.delta" and not event.get("choice"):
-                        text += event["text"]
-                    if event["type"] == "stream.end":
-                        return seen, text, event["status"], None
+                for milliseconds in filter(str.isdigit, fields.get("retry", [])):
+                    delay = int(milliseconds) / 1000
+                number = int(fields.get("id", ["0"])[-1].rpartition(".")[2])
+                if number <= last or "data" not in fields:
+                    continue  # a ping, or seen before
+                last, cursor, event = (
+                    number,
+                    fields["id"][-1],
+                    json.loads("\n".join(fields["data"])),
+                )
+                report["events"].append({"id": cursor, "event": event})
+                if event["type"] == "text.delta" and not event.get("choice"):
+                    report["text"] += event["text"]
+                if event["type"] == "stream.end":
+                    return report | {"status": event["status"], "error": None}
         except (OSError, http.client.HTTPException):
             pass  # it was cut: ask for what follows the cursor
         time.sleep(delay)
-    return seen, text, None, "the stream did not come back"
-
-
-def number(cursor):
-    return int(cursor.rpartition(".")[2])
+    return report
 
 
 for case in map(json.loads, sys.stdin):
-    report = {"not_verified": "it reads only"}
-    if CAN.issuperset(case["needs"]):
-        report = dict(zip(["events", "text", "status", "error"], read(urlsplit(case["url"]), case["after"])))
+    able = {"after", "again", "snapshot"}.issuperset(case["needs"])
+    report = read(urlsplit(case["url"]), case["after"]) if able else {"not_verified": "it reads"}
     print(json.dumps(report), flush=True)

@@ -1,6 +1,9 @@
 """The conformance kit over clients: ours pass, and one with a fault fails where it has it."""
 
+import re
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +15,9 @@ from conformance.client import run_clients
 from tests.needs import file, program
 
 ROOT = Path(__file__).parents[2]
-ADAPTERS = ROOT / "conformance/adapters"
+KIT = ROOT / "conformance"
+ADAPTERS = KIT / "adapters"
+RESULTS = (KIT / "RESULTS.md").read_text(encoding="utf-8")
 BROKEN = Path(__file__).with_name("broken.py")
 
 MANY_RUNS = {"cut-everywhere", "closed-everywhere", "split-everywhere"}
@@ -26,9 +31,21 @@ def named(*names):
     return found
 
 
+def counted(adapter):
+    """What RESULTS.md says of an adapter: passed, failed, not verified."""
+    row = re.search(rf"^\| `{adapter}`: .+? \| (\d+) \| (\d+) \| (\d+) \|$", RESULTS, re.MULTILINE)
+    assert row is not None, adapter
+    return [int(count) for count in row.groups()]
+
+
+def counts(results):
+    states = [one.state for one in results]
+    return [states.count(state) for state in ("pass", "fail", "not verified")]
+
+
 def outcomes(results):
     """The reasons of the cases that have not passed, by state."""
-    found = {"fail": {}, "not verified": {}}
+    found: dict[str, dict] = {"fail": {}, "not verified": {}}
     for one in results:
         if one.state != "pass":
             found[one.state][one.name] = one.reasons
@@ -78,7 +95,9 @@ def test_a_client_that_repeats_events_fails():
 
     assert {"cut", "cut-and-deleted"} == found.keys()
     assert "requests: expected ['GET 0', 'GET 5'], got ['GET 0', 'GET 0']" in found["cut"]
-    assert any(reason.startswith("events: 5 too many") or "number 6" in reason for reason in found["cut"])
+    assert any(
+        reason.startswith("events: 5 too many") or "number 6" in reason for reason in found["cut"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,62 +137,85 @@ def test_the_exit_code_tells_of_a_failure(capsys):
 
 
 def test_a_pattern_without_a_case_is_refused(capsys):
-    with pytest.raises(SystemExit) as exit:
+    with pytest.raises(SystemExit) as ended:
         main(["--client", "true", "--only", "whol"])
 
-    assert 2 == exit.value.code
+    assert 2 == ended.value.code
     assert "--only: no client case is called 'whol'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(6))
 def test_our_decoders_in_python_pass(part, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    cases = [case for case in load("client") if case["name"] not in SLOW][part::4]
+    cases = [case for case in load("client") if case["name"] not in SLOW][part::6]
     results = run_clients(python(ADAPTERS / "python_reader.py"), cases, timeout_s=10)
 
     assert {"fail": {}, "not verified": {}} == outcomes(results)
 
 
+def test_the_folder_alone_is_enough(tmp_path):
+    """For a stranger, who has neither this repository nor a package of Python's."""
+    copy = shutil.copytree(KIT, tmp_path / "conformance")
+    client = python(copy / "adapters/example.py")
+    command = [
+        sys.executable,
+        "-E",
+        "-S",
+        "-m",
+        "conformance",
+        "--client",
+        client,
+        "--only",
+        "whole",
+    ]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+
+    assert (0, "") == (run.returncode, run.stderr)
+    assert "1 passed, 0 failed, 0 not verified" == run.stdout.splitlines()[-1]
+
+
 @pytest.mark.proving
 def test_our_decoders_in_python_pass_cut_everywhere(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    results = run_clients(python(ADAPTERS / "python_reader.py"), named(*SLOW), timeout_s=10)
+    results = run_clients(python(ADAPTERS / "python_reader.py"), load("client"), timeout_s=10)
 
     assert {"fail": {}, "not verified": {}} == outcomes(results)
+    assert counted("python_reader.py") == counts(results)
+
+
+def beyond(*needs):
+    """The names of the cases that need something else."""
+    return {case["name"] for case in load("client") if {*case.get("needs", [])} - {*needs}}
 
 
 @pytest.mark.proving
 def test_the_example_passes_what_it_does():
     results = run_clients(python(ADAPTERS / "example.py"), load("client"), timeout_s=10)
     found = outcomes(results)
-    lacked = {case["name"] for case in load("client") if not able(case, "after", "again", "snapshot")}
 
     assert {} == found["fail"]
-    assert lacked == found["not verified"].keys()
-
-
-def able(case, *needs):
-    return {*case.get("needs", [])} <= {*needs}
+    assert beyond("after", "again", "snapshot") == found["not verified"].keys()
+    assert counted("example.py") == counts(results)
 
 
 @pytest.mark.proving
 def test_the_browser_client_passes():
     command = shlex.join([program("node"), str(ADAPTERS / "javascript.mjs")])
-    found = outcomes(run_clients(command, load("client"), timeout_s=10))
+    results = run_clients(command, load("client"), timeout_s=10)
+    found = outcomes(results)
 
     assert {} == found["fail"]
-    assert {
-        case["name"] for case in load("client") if {"json_lines", "snapshot"} & {*case.get("needs", [])}
-    } == found["not verified"].keys()
+    assert beyond("start", "after", "again", "tools") == found["not verified"].keys()
+    assert counted("javascript.mjs") == counts(results)
 
 
 @pytest.mark.proving
 def test_an_eventsource_fails_only_where_events_come_again():
     file(ROOT / "node_modules/eventsource/package.json", how="run npm ci")
     command = shlex.join([program("node"), str(ADAPTERS / "eventsource.mjs")])
-    found = outcomes(run_clients(command, load("client"), timeout_s=10))
+    results = run_clients(command, load("client"), timeout_s=10)
+    found = outcomes(results)
 
     assert {"events-come-again", "events-come-again-in-one-answer"} == found["fail"].keys()
-    assert {
-        case["name"] for case in load("client") if not able(case, "after", "snapshot")
-    } == found["not verified"].keys()
+    assert beyond("after", "snapshot") == found["not verified"].keys()
+    assert counted("eventsource.mjs") == counts(results)

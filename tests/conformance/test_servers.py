@@ -107,7 +107,7 @@ def test_frames_of_sse_starlette_pass_but_for_what_the_protocol_adds():
     last = "retry: 2000"
 
     assert {
-        "frames": "step 1, POST /v1/chat: a CR is in line 0: end lines in LF",
+        "frames": "step 1, POST /v1/chat: a CR is in line 1: end lines in LF",
         "ids": f"step 1, POST /v1/chat: the last line of a frame is {last!r}, not its id",
     } == found
 
@@ -158,8 +158,8 @@ def test_a_server_without_the_demo_is_not_verified(capsys):
 def test_a_server_that_does_not_answer_is_named(capsys):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(SystemExit) as exit:
+    with pytest.raises(SystemExit) as ended:
         main(["--server", f"http://127.0.0.1:{port}"])
 
-    assert 2 == exit.value.code
+    assert 2 == ended.value.code
     assert f"--server: no answer from http://127.0.0.1:{port}: " in capsys.readouterr().err
