@@ -187,7 +187,13 @@ def test_log_lines_to_watch_are_written_by_the_relay():
 def test_links_of_the_documents_lead_somewhere():
     found = [
         one
-        for pattern in ("*.md", "app/**/*.md", "conformance/*.md", "docs/**/*.md", "examples/*/README.md")
+        for pattern in (
+            "*.md",
+            "app/**/*.md",
+            "conformance/*.md",
+            "docs/**/*.md",
+            "examples/*/README.md",
+        )
         for one in ROOT.glob(pattern)
     ]
     for path in found:
