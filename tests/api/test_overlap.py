@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.generation.runs import Runs
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -119,6 +120,20 @@ async def test_of_many_requests_that_replace_one_is_left(log):
 
         found = [await show(relay, stream) for stream in streams]
         assert ["cancelled"] * 19 + ["running"] == sorted(one["status"] for one in found)
+
+
+async def test_stream_that_does_not_end_is_not_replaced(monkeypatch):
+    async def does_nothing(*_: object) -> bool:
+        return True
+
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = HELD
+        first = await start(relay, chat="c")
+        monkeypatch.setattr(Runs, "cancel", does_nothing)
+        reply = await post(relay, chat="c", overlap="replace")
+        assert (409, first) == (reply.status_code, reply.json()["stream"])
+        assert 1 == relay.hub.load().streams
+        monkeypatch.undo()
 
 
 async def test_request_with_the_same_key_is_no_second_one():

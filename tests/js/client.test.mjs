@@ -145,6 +145,16 @@ test('a problem document becomes a SeseragiError', async (t) => {
   );
 });
 
+test('an error names the running stream of the chat', async (t) => {
+  const base = await serve(t, (request, response) => {
+    response.writeHead(409, { 'content-type': 'application/problem+json' });
+    response.end(JSON.stringify({ status: 409, code: 'conflict', detail: 'busy', retryable: false, stream: 'st_first' }));
+  });
+  const { error } = await failureOf(chat({ ...REQUEST, chat: 'c', overlap: 'refuse' }, { url: base }));
+
+  assert.deepEqual([error.code, error.retryable, error.stream], ['conflict', false, 'st_first']);
+});
+
 test('an error page of a proxy becomes http_error', async (t) => {
   const base = await serve(t, (request, response) => {
     response.writeHead(502, { 'content-type': 'text/html', 'x-request-id': 'rq_2', 'retry-after': new Date(Date.now() + 60_000).toUTCString() });
