@@ -94,7 +94,7 @@ def test_routes_of_the_page_are_settings(tmp_path):
     assert ["claude-sonnet-5", "claude-haiku-4-5"] == [route.name for route in settings.routes]
 
 
-@pytest.mark.parametrize("name", ["eventsource", "next", "react", "vanilla", "vue"])
+@pytest.mark.parametrize("name", ["eventsource", "next", "react", "tanstack", "vanilla", "vue"])
 def test_example_is_short_and_of_the_packages_that_are_tested(name):
     built = {"node_modules", ".next", "dist"}
     packages = EXAMPLES / name / "package.json"
@@ -113,7 +113,8 @@ def test_example_is_short_and_of_the_packages_that_are_tested(name):
         needs = {**said["dependencies"], **said.get("devDependencies", {})}
         assert "file:../../static" == needs.pop("seseragi")
         needs.pop("next", None)
-        tested = json.loads((ROOT / "tests" / "examples" / "package.json").read_text())
+        tests = "clients/families" if name == "tanstack" else "examples"
+        tested = json.loads((ROOT / "tests" / tests / "package.json").read_text())
         assert needs.items() <= tested["dependencies"].items()
 
 
