@@ -8,10 +8,11 @@ import structlog
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
+from app.eventlog.contract import ChatBusy
 from app.eventlog.redis.account_scripts import account_key
 from app.eventlog.redis.link import GRACE_S
 from app.eventlog.redis.log import RedisLog
-from app.eventlog.redis.scripts import idempotency_key, log_key, meta_key
+from app.eventlog.redis.scripts import idempotency_key, log_key, meta_key, name_key
 from app.eventlog.stream_info import scoped
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import END, START, code_of, deltas, let_wait
@@ -383,6 +384,37 @@ async def test_unknown_key_waits_for_those_who_may_know_it(tmp_path):
             first._lease.settle_s = 0
 
             assert "st_2" == (await create(first, "st_2", key="key", digest="d")).stream
+
+
+async def test_stream_waits_for_those_that_may_run_in_its_chat(tmp_path, impatient):
+    """Redis came back empty: the owner has not told yet that a stream of the chat runs."""
+    with redis_server(tmp_path) as own:
+        async with opened(own.url) as first, opened(own.url) as second:
+            await create(first, "st_1", names=("a chat",))
+            await first.append("st_1", [START])
+            second._lease.settle_s = 60
+            impatient()
+            own.kill()
+            own.start()
+            with pytest.raises(ServiceError, match="may lack .*the chat's streams"):
+                await create(second, "st_2", names=("a chat",), alone=True)
+            await until(first.healthy)
+            await first.append("st_1", deltas("a"))
+            second._lease.settle_s = 0
+            with pytest.raises(ChatBusy, match="st_1 is running"):
+                await create(second, "st_3", names=("a chat",), alone=True)
+
+
+async def test_command_that_is_sent_again_finds_its_own_stream(server):
+    """Its reply was lost, and another stream of the chat runs beside it by now."""
+    async with opened(server.url) as first, opened(server.url) as second:
+        await create(first, "st_1", names=("a chat",), alone=True)
+        local = first._owner.streams["st_1"]
+        await create(second, "st_2", names=("a chat",))
+        bonds = ("", "", "1000", "1", name_key("a chat"))
+        assert 1 == await first._owner._create(local, *bonds)
+
+        assert {"st_1", "st_2"} == set(await second.named("a chat"))
 
 
 async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):

@@ -246,14 +246,14 @@ class RedisLog(EventLog):
     async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
         claim, key = Claim(info.id, info.digest), info.scoped_key
         if info.alone and self._may_lack_keys():
-            raise away("Redis was restarted and may lack this chat's streams; try again shortly")
+            raise _unsettled("the chat's streams")
         if key is None:
             await self._create(info)
-            return self._granted(claim)
+            return self._granted(claim, sure=not info.alone)
         if self._may_lack_keys():
             bound = await self.claimed(key)
             if bound is None or bound.stream == over:
-                raise _unsettled()
+                raise _unsettled("this Idempotency-Key")
             return bound
         value, replaced, old = " ".join(claim[:2]), "", ""
         for _ in range(TAKEOVERS):
@@ -267,13 +267,16 @@ class RedisLog(EventLog):
             replaced, old = found, bound.stream
         else:
             raise away("other requests with this Idempotency-Key are in the way; try again")
-        if self._may_lack_keys():  # the command may have been sent again, to another Redis
-            self._owner.abandon(self._owner.streams[info.id])
-            raise _unsettled()
-        return self._granted(claim)
+        return self._granted(claim, sure=False)
 
-    def _granted(self, claim: Claim) -> Claim:
-        """Return the claim of a new stream with its reservation."""
+    def _granted(self, claim: Claim, *, sure: bool) -> Claim:
+        """Return the claim of a new stream with its reservation.
+
+        Unless that is `sure`, the command may have been sent again, to a Redis without the keys.
+        """
+        if not sure and self._may_lack_keys():
+            self._owner.abandon(self._owner.streams[claim.stream])
+            raise _unsettled("this Idempotency-Key, or the chat's streams,")
         local = self._owner.streams.get(claim.stream)
         return claim if local is None else claim._replace(grant=local.grant)
 
@@ -575,9 +578,9 @@ class RedisLog(EventLog):
         return True
 
 
-def _unsettled() -> ServiceError:
+def _unsettled(what: str) -> ServiceError:
     return away(
-        "Redis was restarted and may lack this Idempotency-Key until its relay has restored it; "
+        f"Redis was restarted and may lack {what} until a relay has restored it; "
         "try again shortly with the same key"
     )
 

@@ -257,7 +257,12 @@ CLAIM = _script(
 local bound = redis.call('GET', KEYS[1])
 if bound and bound ~= ARGV[1] then
   local other = string.match(bound, '^(%S+) ')
-  if not other then return bound end
+  if not other then  -- a newer stream has the name, which still runs in this one
+    if not string.find(',' .. bound .. ',', ',' .. ARGV[1] .. ',', 1, true) then
+      redis.call('SET', KEYS[1], bound .. ',' .. ARGV[1], 'PX', ARGV[2])
+    end
+    return bound
+  end
   local meta = 'seseragi:{' .. other .. '}:meta'
   local is = redis.call('HMGET', meta, 'last', 'gone', 'who')
   if is[1] and is[1] ~= '0' and not is[2] then return bound end
