@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import queue
 import shlex
 import subprocess
@@ -71,6 +72,7 @@ class Adapter:
                 stdout=subprocess.PIPE,
                 encoding="utf-8",
                 errors="replace",
+                env={**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"},
             )
         except OSError as error:
             raise AdapterError(f"{self._command[0]}: cannot be started: {error.strerror}") from None

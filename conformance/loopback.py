@@ -206,8 +206,12 @@ class Connection(socketserver.BaseRequestHandler):
         if status != 200:
             headers = {}
         headers |= answer.get("headers", {})
+        is_chunked = not answer.get("until_close")
         if status != 204:
-            headers["transfer-encoding"] = "chunked"
+            name, value = (
+                ("transfer-encoding", "chunked") if is_chunked else ("connection", "close")
+            )
+            headers[name] = value
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value)
         self.request.sendall(f"HTTP/1.1 {status} Scripted\r\n{head}\r\n".encode("latin-1"))
         if status == 204:
@@ -215,11 +219,11 @@ class Connection(socketserver.BaseRequestHandler):
         for wait, data in body.chunks:
             time.sleep(wait)
             if data:
-                self.request.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+                self.request.sendall(b"%x\r\n%b\r\n" % (len(data), data) if is_chunked else data)
         if end == "hold":
             self.request.recv(1)  # the client leaves
             return False
-        if end == "cut":
+        if end == "cut" or not is_chunked:
             return False
         if end == "reset":
             time.sleep(0.03)  # or the reset overtakes the bytes before it

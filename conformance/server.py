@@ -25,7 +25,11 @@ class Session:
         self._headers = headers
         self._timeout_s = timeout_s
         self.answers: list[Answer] = []
-        self.names = {"key": secrets.token_hex(8), "host": self._parts.netloc}
+        self.names = {
+            "key": secrets.token_hex(8),
+            "origin": f"{self._parts.scheme}://{self._parts.netloc}",
+            "path": self._parts.path.rstrip("/"),
+        }
 
     def ask(self, step: dict[str, Any]) -> Answer:
         """Send a request and read its answer, or as much of it as the step wants."""

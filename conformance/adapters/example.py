@@ -9,15 +9,16 @@ from urllib.parse import urlsplit
 
 def frames(reply):
     """Yield the fields of each frame. Lines end with LF, CR or CRLF, and with nothing else."""
-    rest, fields, after_cr = b"", {}, False
+    rest, fields, after_cr, begin = b"", {}, False, "\ufeff"
     while data := reply.read1(65536):
         data = data[1:] if after_cr and data.startswith(b"\n") else data
         after_cr = data.endswith(b"\r")
         *lines, rest = (rest + data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")).split(b"\n")
         for line in lines:
             if line:
-                name, _, value = line.decode().removeprefix("\ufeff").partition(":")
+                name, _, value = line.decode().removeprefix(begin).partition(":")
                 fields.setdefault(name, []).append(value.removeprefix(" "))
+                begin = ""
             else:
                 yield fields
                 fields = {}
