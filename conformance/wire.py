@@ -79,7 +79,7 @@ def render(answer: dict[str, Any], *, stream: str, after: int = 0) -> Body:
     events = streams()[stream]
     lines = bool(answer.get("json_lines"))
     retry_ms = answer.get("retry_ms", RETRY_MS)
-    line_end, escaped = answer.get("line_end", "\n"), answer.get("ascii", False)
+    line_end = answer.get("line_end", "\n")
     parts: list[tuple[float, bytes]] = []
     wait = 0.0
     for item in answer.get("body", [{"frames": [after + 1, len(events)]}]):
@@ -103,7 +103,7 @@ def render(answer: dict[str, Any], *, stream: str, after: int = 0) -> Body:
                         else frame(event, number, retry_ms=retry_ms)
                     )
                     retry_ms = None
-                data = text.replace("\n", line_end).encode("ascii" if escaped else "utf-8")
+                data = text.replace("\n", line_end).encode()
             case _:
                 raise ValueError(f"body: {item!r} is no text, hex, frames, repeat or wait_ms")
         if data:

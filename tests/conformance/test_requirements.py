@@ -72,6 +72,7 @@ def numbers():
     return MARK.findall(PROTOCOL)
 
 
+@cache
 def required_by_cases():
     return {
         name for kind in ("client", "server") for case in load(kind) for name in case["requires"]
