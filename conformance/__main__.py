@@ -44,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
             )
         except OSError as error:
             parser.error(f"--server: no answer from {options.server}: {error}")
+        except ValueError as error:
+            parser.error(f"--server: {error}")
     print(as_json(results) if options.json else as_text(results))
     return int(any(one.state == "fail" for one in results))
 

@@ -113,8 +113,11 @@ def run_server(
 
     Raises:
         OSError: it does not answer.
+        ValueError: it does not list its models; the text says what to do.
     """
     models = Session(url, headers, timeout_s).ask({"do": "GET /v1/models"})
+    if models.status != 200:
+        raise ValueError(f"GET /v1/models: the status is {models.status}; is --header missing?")
     document = models.json if isinstance(models.json, dict) else {}
     listed = {str(model.get("id")) for model in document.get("data", [])}
     return [run_case(Session(url, headers, timeout_s), case, listed) for case in cases]

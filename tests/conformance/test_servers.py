@@ -36,13 +36,13 @@ async def test_the_relay_passes(part):
     assert {} == outcomes(results)
 
 
+async def list_models(request):
+    return JSONResponse({"object": "list", "data": [{"id": "demo"}]})
+
+
 @contextlib.contextmanager
-def serve(answer):
+def serve(answer, *, models=list_models):
     """An app with the model `demo`, whose streams are this answer."""
-
-    async def models(request):
-        return JSONResponse({"object": "list", "data": [{"id": "demo"}]})
-
     routes = [
         Route("/v1/models", models),
         Route("/v1/chat", answer, methods=["POST"]),
@@ -143,16 +143,14 @@ def test_a_server_with_a_fault_fails(case, before, after):
 
 
 def test_a_server_without_the_demo_is_not_verified(capsys):
-    async def models(request):
-        return JSONResponse({"data": []})
-
     with serve(right) as url:
-        assert 1 == main(["--server", url, "--only", "b*", "--json", "--header", "x-api-key: none"])
+        main(["--server", url, "--only", "b*", "--json", "--header", "x-api-key: none"])
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = {one["case"]: (one["result"], one["reasons"]) for one in printed}
 
-    assert {"not verified"} == {
-        one["result"] for one in printed if one["case"] in ("broken-provider", "blocks")
-    }
+    reason = "the server has no model demo-reasoning, demo-tools"
+    assert ("not verified", [reason]) == found["blocks"]
+    assert "fail" == found["behind-the-end"][0]
 
 
 def test_a_server_that_does_not_answer_is_named(capsys):
@@ -163,3 +161,14 @@ def test_a_server_that_does_not_answer_is_named(capsys):
 
     assert 2 == ended.value.code
     assert f"--server: no answer from http://127.0.0.1:{port}: " in capsys.readouterr().err
+
+
+def test_a_server_that_wants_a_credential_is_named(capsys):
+    async def refuse(request):
+        return Response(status_code=401)
+
+    with serve(right, models=refuse) as url, pytest.raises(SystemExit) as ended:
+        main(["--server", url])
+
+    assert 2 == ended.value.code
+    assert "GET /v1/models: the status is 401; is --header missing?" in capsys.readouterr().err
