@@ -33,11 +33,11 @@ class Session:
 
     def ask(self, step: dict[str, Any]) -> Answer:
         """Send a request and read its answer, or as much of it as the step wants."""
-        method, target = self._named(step["do"]).split(" ", 1)
+        method, target = self.fill(step["do"]).split(" ", 1)
         headers = {**self._headers, **step.get("headers", {})}
         body = None
         if "json" in step:
-            body = self._named(json.dumps(expanded(step["json"]))).encode()
+            body = self.fill(json.dumps(expanded(step["json"]))).encode()
             headers = {"content-type": "application/json", **headers}
         elif "text" in step:
             body = step["text"].encode()
@@ -45,7 +45,7 @@ class Session:
         kind = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
         connection = kind(self._parts.netloc, timeout=self._timeout_s)
         try:
-            named = {name: self._named(value) for name, value in headers.items()}
+            named = {name: self.fill(value) for name, value in headers.items()}
             connection.request(method, self._parts.path.rstrip("/") + target, body, named)
             reply = connection.getresponse()
             data, is_cut = self._read(reply, step)
@@ -72,7 +72,8 @@ class Session:
             return data, True
         return data, not until and time.monotonic() > deadline
 
-    def _named(self, text: str) -> str:
+    def fill(self, text: str) -> str:
+        """Replace `<name>` in a text by what is known under that name."""
         return re.sub(r"<(\w+)>", lambda match: self.names.get(match[1], match[0]), text)
 
     def _note(self, answer: Answer) -> None:
@@ -167,7 +168,7 @@ def wrong(answer: Answer, step: dict[str, Any], session: Session) -> Iterator[st
         value = answer.headers.get(name)
         if pattern is None and value is not None:
             yield f"header {name}: expected none, got {value!r}"
-        if pattern is not None and not re.fullmatch(session._named(pattern), value or ""):
+        if pattern is not None and not re.fullmatch(session.fill(pattern), value or ""):
             yield f"header {name}: expected {pattern!r}, got {value!r}"
     yield from lacking(expect.get("json", {}), answer.json, session, "json")
     for name, argument in checks_of(expect):
@@ -191,7 +192,7 @@ def lacking(expected: Any, found: Any, session: Session, place: str) -> Iterator
         for name, value in expected.items():
             yield from lacking(value, found.get(name), session, f"{place}.{name}")
     elif isinstance(expected, str) and len(expected) > 1 and expected[0] == expected[-1] == "/":
-        if not isinstance(found, str) or not re.fullmatch(session._named(expected[1:-1]), found):
+        if not isinstance(found, str) or not re.fullmatch(session.fill(expected[1:-1]), found):
             yield f"{place}: expected {expected}, got {found!r}"
     elif expected != found and not (expected == {} and found is None):
         yield f"{place}: expected {expected!r}, got {found!r}"
