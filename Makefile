@@ -26,5 +26,5 @@ bench:
 lock:
 	$(LOCK) $(EXTRAS) -o requirements-all.lock pyproject.toml
 	$(LOCK) --constraint requirements-all.lock -o requirements.lock pyproject.toml
-	$(LOCK) --extra test --extra dev $(EXTRAS) -o requirements-dev.lock pyproject.toml
+	$(LOCK) --extra test --extra dev --extra fuzz $(EXTRAS) -o requirements-dev.lock pyproject.toml
 	$(LOCK) -o .github/build.lock .github/build.in

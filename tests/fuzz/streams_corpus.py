@@ -16,7 +16,7 @@ RECORDINGS: Final = Path(__file__).parents[1] / "recordings"
 
 BINARY: Final = ("bedrock_converse", "bedrock_anthropic")
 
-_TOKENS: Final = (
+TOKENS: Final = (
     *(b"null", b"{}", b"[]", b'""', b"0", b"-1", b"1e999", b"9" * 30, b"9" * 5000, b"true"),
     *(rb"\ud800", rb"\udc00", rb"\u0000", b"\xff", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\0"),
     *(b"\n", b"\r", b"\n\n", b"\r\n", b"data: ", b"data:[DONE]\n\n", b"event: error\n", b"id: 1\n"),
@@ -221,7 +221,7 @@ def _cut(data: bytes, dice: Random) -> bytes:
 
 def _insert(data: bytes, dice: Random) -> bytes:
     at = dice.randint(0, len(data))
-    return data[:at] + dice.choice(_TOKENS) + data[at:]
+    return data[:at] + dice.choice(TOKENS) + data[at:]
 
 
 def _remove(data: bytes, dice: Random) -> bytes:
