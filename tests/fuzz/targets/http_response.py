@@ -114,7 +114,10 @@ def check_peer(wire: bytes, found: Response) -> None:
     assert [*dict.fromkeys(names)] == [*found.headers]
     first = dict(reversed(expected.headers))
     for name, value in first.items():
-        assert value.decode("utf-8", "surrogateescape") == found.headers[name.decode("latin-1")]
+        read = found.headers[name.decode("latin-1")]
+        assert value.decode("utf-8", "surrogateescape") == read or (
+            name == b"transfer-encoding" and value.decode() == read.lower()
+        )
     assert len(names) <= MAX_FIELDS
     if expected.complete == found.complete:
         assert expected.body == found.body

@@ -86,7 +86,7 @@ def load_path(path: str) -> None:
     try:
         settings = load_settings(ENVIRON, config=path)
     except SettingsError as error:
-        check_refusal(str(error), secret=SECRET, most=10_000)
+        check_refusal(str(error), secret=SECRET, most=10_000, printed=True)
         return
     assert SECRET not in repr(settings)
     with contextlib.suppress(StopIteration):
