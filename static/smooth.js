@@ -20,9 +20,11 @@ export class Smooth {
   #lagMs;
   #text = '';
   #shown = 0;
+  #character = 0; // where the last one that is painted begins: it may go on, as 👩 does in 👩‍🚀
   #frame = 0;
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   #timer;
+  #ending = false;
   #done = () => {};
   /** @type {Intl.Segmenter|null} */
   #segmenter = typeof Intl.Segmenter === 'function' ? new Intl.Segmenter(undefined, { granularity: 'grapheme' }) : null;
@@ -44,14 +46,20 @@ export class Smooth {
   /** Give the whole text so far; one that does not go on from the last is painted at once. @param {string} text */
   set(text) {
     if (text === this.#text) return;
-    if (!text.startsWith(this.#text.slice(0, this.#shown))) this.#shown = text.length;
+    const goesOn = text.startsWith(this.#text.slice(0, this.#shown));
     this.#text = text;
-    if (!this.#frame) this.#schedule();
+    if (!goesOn) this.#shown = this.#character = this.#ready;
+    if (!this.#frame && (!goesOn || this.#shown < this.#ready)) this.#schedule();
   }
 
   /** Wait until all of it is painted. @returns {Promise<void>} */
   end() {
-    if (!this.#frame) return Promise.resolve();
+    this.#ending = true;
+    if (!this.#frame && this.#shown < this.#ready) this.#schedule();
+    if (!this.#frame) {
+      this.#ending = false;
+      return Promise.resolve();
+    }
     return new Promise((resolve) => {
       const before = this.#done;
       this.#done = () => { before(); resolve(); };
@@ -61,14 +69,20 @@ export class Smooth {
   /** Paint no more. */
   stop() {
     this.#cancel();
+    this.#ending = false;
     this.#done();
     this.#done = () => {};
   }
 
+  /** The length of what can be painted: half of a surrogate pair waits for the other half, or the end. */
+  get #ready() {
+    return this.#text.length - Number(!this.#ending && /[\ud800-\udbff]$/.test(this.#text));
+  }
+
   #schedule() {
     if (this.#atOnce()) {
-      this.#shown = this.#text.length;
-      this.#paint(this.#text);
+      this.#shown = this.#character = this.#ready;
+      this.#paint(this.#text.slice(0, this.#shown));
       this.stop();
       return;
     }
@@ -95,19 +109,22 @@ export class Smooth {
 
   /** @param {number} passedMs */
   #step(passedMs) {
-    const left = this.#text.length - this.#shown;
+    const left = this.#ready - this.#shown;
     const due = Math.ceil(left * Math.min(1, passedMs / this.#lagMs));
-    this.#shown += this.#wholeCharacters(Math.max(1, due));
+    this.#shown = this.#endOfCharacter(this.#shown + Math.max(1, due));
     this.#paint(this.#text.slice(0, this.#shown));
-    if (this.#shown < this.#text.length) this.#schedule();
+    if (this.#shown < this.#ready) this.#schedule();
     else this.stop();
   }
 
-  /** Return the length of about so much of what comes next, up to the end of a character. @param {number} length */
-  #wholeCharacters(length) {
-    const next = this.#text.slice(this.#shown, this.#shown + length + LONGEST_CHARACTER);
-    if (length >= next.length) return next.length;
+  /** Return where the character ends in which so much of the text does, or all that is there. @param {number} end */
+  #endOfCharacter(end) {
+    const begin = this.#character;
+    const next = this.#text.slice(begin, Math.min(this.#ready, end + LONGEST_CHARACTER));
+    const length = Math.min(end - begin, next.length);
     const last = this.#segmenter?.segment(next).containing(length - 1);
-    return last ? last.index + last.segment.length : length + Number(/[\udc00-\udfff]/.test(next[length]));
+    if (!last) return begin + length + Number(/[\udc00-\udfff]/.test(next[length]));
+    this.#character = begin + last.index;
+    return begin + last.index + last.segment.length;
   }
 }
