@@ -19,7 +19,7 @@ from .listing import ListedStream, ListPosition
 from .peers import Broadcast, NoPeers, OnStop, Peers, ignore_stop
 from .recovery import Close, OnEnded, close_free, ignore_ended
 from .stream_info import Scoped, StreamInfo
-from .waiting_rows import WaitingRows
+from .waiting_rows import RowQueues
 
 
 class LogUnusable(Exception):
@@ -328,7 +328,7 @@ class LogParts(NamedTuple):
 
     log: EventLog
     accounts: Accounts
-    rows: WaitingRows
+    rows: RowQueues
     peers: Peers = NoPeers()
     broadcast: Broadcast | None = None
 

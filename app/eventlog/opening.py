@@ -18,7 +18,7 @@ from .recovery import Close
 from .sqlite.database import prepare
 from .sqlite.log import SqliteLog
 from .stream_ended import StreamEnded
-from .waiting_rows import MemoryRows
+from .waiting_rows import RECORDS, MemoryRows
 
 if TYPE_CHECKING:
     from .redis.log import RedisLog
@@ -37,8 +37,11 @@ def build_log(
     max_stream_bytes: int,
     max_stream_events: int,
     clock: Clock = SYSTEM,
+    queues: Sequence[str] = (RECORDS,),
 ) -> LogParts:
     """Build the log at a URL for one of so many workers, unopened.
+
+    `queues` are those of the rows of ended streams.
 
     Raises:
         LogRefused: the URL cannot be used, or needs a package that is not installed, or
@@ -49,13 +52,18 @@ def build_log(
         "max_bytes": max_bytes,
         "max_stream_bytes": max_stream_bytes,
         "max_stream_events": max_stream_events,
+        "queues": queues,
     }
     build = LOGS.find(url.partition(":")[0])
     return build(url, workers=workers, clock=clock, **options)
 
 
 def prepare_log(
-    url: str, *, on_orphans: Callable[[Sequence[StreamEnded]], None], close: Close
+    url: str,
+    *,
+    on_orphans: Callable[[Sequence[StreamEnded]], None],
+    close: Close,
+    queues: Sequence[str] = (RECORDS,),
 ) -> None:
     """Prepare a log for several workers, ending streams that an earlier life left running.
 
@@ -66,7 +74,8 @@ def prepare_log(
     """
     kind, _, path = url.partition(":///")
     if kind == "sqlite":
-        prepare(Path(path), now=time.time(), on_orphans=on_orphans, close=close)
+        now = time.time()
+        prepare(Path(path), now=now, on_orphans=on_orphans, close=close, queues=queues)
 
 
 class BuildLog(Protocol):
@@ -75,20 +84,22 @@ class BuildLog(Protocol):
     def __call__(self, url: str, *, workers: int, clock: Clock, **options: Any) -> LogParts:
         """Return the log for one of so many workers, unopened.
 
-        `options` are the bounds of `build_log`, which `MemoryLog` describes.
+        `options` are the bounds of `build_log`, which `MemoryLog` describes, and its `queues`.
 
         Raises:
             LogRefused: the URL cannot be used, or workers cannot share the log.
         """
 
 
-def _build_memory(url: str, *, workers: int, clock: Clock, **options: Any) -> LogParts:
+def _build_memory(
+    url: str, *, workers: int, clock: Clock, queues: Sequence[str] = (RECORDS,), **options: Any
+) -> LogParts:
     if workers > 1:
         raise LogRefused(
             f"workers: {workers} processes cannot share a log in memory; "
             "use --log sqlite:///PATH or --log redis://HOST/DB"
         )
-    accounts = MemoryAccounts(MemoryRows(clock.monotonic))
+    accounts = MemoryAccounts(MemoryRows(clock.monotonic, queues))
     memory = MemoryLog(**options, accounts=accounts, now=clock.monotonic, wall=clock.wall)
     return LogParts(memory, accounts, accounts.rows)
 

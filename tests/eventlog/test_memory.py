@@ -24,6 +24,7 @@ from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, LIMITS, START, Callbacks, Clock, code_of, deltas, ended
 from tests.eventlog.creating import create
 from tests.eventlog.rows_contract import *  # noqa: F403
+from tests.eventlog.rows_contract import HOOK, OTHER_HOOK, QUEUES
 
 pytestmark = pytest.mark.pure
 
@@ -32,7 +33,7 @@ TOKEN = {"token": " sea", "logprob": -0.25, "bytes": [32, 115, 101, 97]}
 
 @pytest.fixture  # type: ignore[no-redef]
 def accounts() -> MemoryAccounts:
-    return MemoryAccounts()
+    return MemoryAccounts(MemoryRows(queues=QUEUES))
 
 
 @pytest.fixture  # type: ignore[no-redef]
@@ -121,6 +122,17 @@ async def test_rows_that_nobody_takes_have_a_bound(event_log, waiting, monkeypat
 
     rows = await waiting.rows(limit=100)
     assert [f"st_{number}" for number in range(15, 25)] == [stream for stream, _ in rows]
+
+
+async def test_rows_of_a_webhook_have_a_bound_of_their_own(event_log, waiting, monkeypatch):
+    monkeypatch.setattr(waiting_rows, "MAX_ROWS", 10)
+    for number in range(25):
+        await run(event_log, f"st_{number}", asking())
+        await waiting.forget_rows([f"st_{number}"], queue=OTHER_HOOK)
+
+    rows = await waiting.take_rows(HOOK, limit=100, for_s=60)
+    assert [f"st_{number}" for number in range(15, 25)] == [stream for stream, _ in rows]
+    assert 0 == await waiting.count_rows(OTHER_HOOK)
 
 
 def test_dropped_rows_are_told_of_once_a_minute():

@@ -11,13 +11,14 @@ from tests.eventlog.contract import END, START, Elsewhere, code_of, deltas, ende
 from tests.eventlog.creating import create
 from tests.eventlog.redis_logs import opened
 from tests.eventlog.rows_contract import *  # noqa: F403
+from tests.eventlog.rows_contract import QUEUES
 
 pytestmark = pytest.mark.proving
 
 
 @pytest.fixture(params=["here", "elsewhere"])
 async def event_log(request, server, clock, once, callbacks):
-    arguments = {"wall": clock, **callbacks.arguments}
+    arguments = {"wall": clock, "queues": QUEUES, **callbacks.arguments}
     async with opened(server.url, **arguments) as there:
         if request.param == "here":
             yield there

@@ -49,6 +49,7 @@ from tests.eventlog.contract import (
 from tests.eventlog.creating import create, found
 from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, opened, process, run_sql
 from tests.eventlog.rows_contract import *  # noqa: F403
+from tests.eventlog.rows_contract import QUEUES
 
 PROVING = pytest.mark.proving
 
@@ -56,7 +57,9 @@ PROVING = pytest.mark.proving
 @pytest.fixture(params=[10, 0], ids=["from memory", "from the file"])
 async def event_log(request, path, clock: Clock, monkeypatch, callbacks):
     monkeypatch.setattr(sqlite, "KEEP_S", request.param)
-    async with opened(path, **LIMITS, wall=clock, **callbacks.arguments) as event_log:
+    async with opened(
+        path, **LIMITS, queues=QUEUES, wall=clock, **callbacks.arguments
+    ) as event_log:
         yield event_log
 
 

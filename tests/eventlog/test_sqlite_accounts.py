@@ -389,6 +389,21 @@ async def test_rows_that_nobody_takes_have_a_bound(path, monkeypatch):
         assert 5 == len(await event_log.rows(limit=100))
 
 
+async def test_rows_of_a_webhook_have_a_bound_of_their_own(path, monkeypatch):
+    monkeypatch.setattr(waiting_rows, "MAX_ROWS", 10)
+    monkeypatch.setattr(accounts, "COUNTED_EVERY", 1)
+    async with opened(path, queues=("webhook:a", "webhook:b")) as event_log:
+        with structlog.testing.capture_logs() as lines:
+            for number in range(25):
+                await run(event_log, f"st_{number}", asking())
+                await event_log.forget_rows([f"st_{number}"], queue="webhook:b")
+            rows = await event_log.take_rows("webhook:a", limit=100, for_s=60)
+
+        assert {f"st_{number}" for number in range(15, 25)} == {stream for stream, _ in rows}
+        assert [1] == [line["rows"] for line in lines if "rows of ended" in line["event"]]
+        assert [] == await event_log.rows(limit=9)
+
+
 async def test_accounts_that_nobody_uses_any_more_are_forgotten(path, clock):
     async with opened(path, wall=clock) as event_log:
         await run(event_log, "st_1", asking(Account("user:a:old"), at=clock.now))

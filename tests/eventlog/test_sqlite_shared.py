@@ -41,6 +41,7 @@ from tests.eventlog.contract import (
 from tests.eventlog.creating import create
 from tests.eventlog.files import opened, process
 from tests.eventlog.rows_contract import *  # noqa: F403
+from tests.eventlog.rows_contract import QUEUES
 from tests.waiting import until
 
 
@@ -53,11 +54,12 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[pytest.param("here", marks=pytest.mark.proving), "elsewhere"])
 async def event_log(request, path, clock, callbacks):
-    async with joined(path, wall=clock, **callbacks.arguments) as there:
+    arguments = {"wall": clock, "queues": QUEUES, **callbacks.arguments}
+    async with joined(path, **arguments) as there:
         if request.param == "here":
             yield there
             return
-        async with joined(path, wall=clock, **callbacks.arguments) as here:
+        async with joined(path, **arguments) as here:
             yield Elsewhere(there, here)
 
 

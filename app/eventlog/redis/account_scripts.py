@@ -12,6 +12,7 @@
 - `rows`, a hash: the row of each ended stream, until the records database has it.
 - `rows:due`, a sorted set: when each row may be taken, in ms of Redis's clock.
 - `rows:dropped`: how many rows were dropped and are not logged yet.
+- `webhook:NAME` and the same two keys below it: the rows for a webhook.
 
 The arithmetic is that of `app.ledger.accounts`, to which a test compares it. Numbers are doubles
 here, which are exact up to 2**53: nine million USD.
@@ -22,7 +23,7 @@ from hashlib import sha256
 
 from ...ledger.accounts import SKEW_S
 from ...ledger.config import LIMITS
-from ..waiting_rows import MAX_ROWS
+from ..waiting_rows import MAX_ROWS, RECORDS
 
 PREFIX = "seseragi:"
 
@@ -33,9 +34,14 @@ by the old one too, and is carried from it: relays of both versions run during a
 
 HELD = f"{PREFIX}held"
 HOLDS = f"{PREFIX}holds"
-ROWS = f"{PREFIX}rows"
-ROWS_DUE = f"{PREFIX}rows:due"
-ROWS_DROPPED = f"{PREFIX}rows:dropped"
+
+
+def queue_keys(queue: str) -> tuple[str, str, str]:
+    """Return the keys of a queue: its rows, when they are due, how many were dropped."""
+    return f"{PREFIX}{queue}", f"{PREFIX}{queue}:due", f"{PREFIX}{queue}:dropped"
+
+
+ROWS, ROWS_DUE, ROWS_DROPPED = queue_keys(RECORDS)
 
 KEPT_MS = 40 * 86_400_000
 """How long all of these keys outlive their last change."""
@@ -239,10 +245,12 @@ end
 SETTLE = (
     _ACCOUNTS
     + f"""
-local ROWS, DUE, DROPPED, MAX_ROWS = '{ROWS}', '{ROWS_DUE}', '{ROWS_DROPPED}', {MAX_ROWS}
+local PREFIX, MAX_ROWS = '{PREFIX}', {MAX_ROWS}
 """
     + """
-local function keep_row(stream, row)
+local function keep_row(queue, stream, row)
+  local ROWS = PREFIX .. queue
+  local DUE, DROPPED = ROWS .. ':due', ROWS .. ':dropped'
   local time = redis.call('TIME')
   redis.call('HSET', ROWS, stream, row)
   redis.call('ZADD', DUE, time[1] * 1000 + time[2] / 1000, stream)
@@ -262,9 +270,10 @@ local function settle(stream, spent)
   if not packed then return false end
   redis.call('HDEL', HELD, stream)
   redis.call('ZREM', HOLDS, stream)
-  local input, output, nano, streams, row = 0, 0, 0, 0, ''
+  local input, output, nano, streams, queues, row = 0, 0, 0, 0, '', ''
   if spent then
-    input, output, nano, streams, row = string.match(spent, '^(%S+) (%S+) (%S+) (%S+) (.*)$')
+    local numbers = '^(%S+) (%S+) (%S+) (%S+) '
+    input, output, nano, streams, queues, row = string.match(spent, numbers .. '(%S+) (.*)$')
     nano = tonumber(nano)
   end
   local unpriced = nano < 0 and 1 or 0
@@ -286,7 +295,9 @@ local function settle(stream, spent)
       keep(numbers[i], state)
     end
   end
-  if row ~= '' then keep_row(stream, row) end
+  if row ~= '' then
+    for queue in string.gmatch(queues, '[^,]+') do keep_row(queue, stream, row) end
+  end
   return true
 end
 """
@@ -348,4 +359,13 @@ for _, stream in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT
   end
 end
 return taken
+"""
+
+PUT_BACK_ROW = """
+-- KEYS: rows, due. ARGV: stream, row, ms until it is due. Does nothing if the row was forgotten.
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+local time = redis.call('TIME')
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZADD', KEYS[2], time[1] * 1000 + time[2] / 1000 + ARGV[3], ARGV[1])
+return 1
 """

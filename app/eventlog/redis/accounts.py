@@ -22,12 +22,12 @@ from ...ledger.accounts import (
 )
 from ...ledger.config import LIMITS
 from ..stream_info import StreamInfo, unpack_info
-from ..waiting_rows import Dropped
-from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, USED, account_key
+from ..waiting_rows import RECORDS, Dropped
+from .account_scripts import HELD, USED, account_key, queue_keys
 from .failures import result_of
 from .link import Link
 from .orphans import Lease
-from .scripts import HOLD, TAKE_ROWS
+from .scripts import HOLD, PUT_BACK_ROW, TAKE_ROWS
 
 FORGOTTEN_AT_ONCE = 1000
 
@@ -75,11 +75,11 @@ def _pack_account(account: Account, request: ReservationRequest) -> list[object]
     return [account_key(account.name), account.counts_minutes, limits]
 
 
-def pack_settlement(spent: Settlement) -> bytes:
-    """Pack the settlement for APPEND, END and DELETE."""
+def pack_settlement(spent: Settlement, queues: bytes) -> bytes:
+    """Pack the settlement for APPEND, END and DELETE, with the queues of its row."""
     nano = -1 if spent.nano_usd is None else spent.nano_usd
     numbers = (spent.input_tokens, spent.output_tokens, nano, spent.streams)
-    return b"%d %d %d %d %s" % (*numbers, spent.row)
+    return b"%d %d %d %d %s %s" % (*numbers, queues, spent.row)
 
 
 # Replies of scripts
@@ -134,7 +134,8 @@ async def hold_of(link: Link, stream: str) -> Hold | None:
 class Rows:
     """The waiting rows of all processes that share a Redis.
 
-    A row is leased to one process at a time, for two leases; then another may take it.
+    A row for the records is leased to one process at a time, for two leases; then another may
+    take it.
     """
 
     def __init__(self, link: Link, *, lease: Lease) -> None:
@@ -151,28 +152,39 @@ class Rows:
         if now >= self._taken_until:
             self._taken.clear()
         if (more := limit - len(self._taken)) > 0:
-            times = 2 * self._lease.ms
-            until = self._taken_until if self._taken else now + times / 1000
-            keys = [ROWS, ROWS_DUE, ROWS_DROPPED]
-            dropped, *found = await result_of(self._link.run(TAKE_ROWS, keys, more, times))
+            times = 2 * self._lease.s
+            until = self._taken_until if self._taken else now + times
+            found = await self.take(RECORDS, limit=more, for_s=times)
             self._taken_until = until
-            for stream, row in zip(found[::2], found[1::2], strict=True):
-                self._taken[stream.decode()] = row
-            self._dropped.add(dropped)
+            self._taken.update(found)
         return [*self._taken.items()][:limit]
 
-    async def count(self) -> int:
+    async def take(self, queue: str, *, limit: int, for_s: float) -> list[tuple[str, bytes]]:
+        """Lease some rows of a queue."""
+        sent = self._link.run(TAKE_ROWS, [*queue_keys(queue)], limit, int(for_s * 1000))
+        dropped, *found = await result_of(sent)
+        self._dropped.add(dropped)
+        streams = [stream.decode() for stream in found[::2]]
+        return [*zip(streams, found[1::2], strict=True)]
+
+    async def put_back(self, queue: str, stream: str, row: bytes, *, after_s: float) -> None:
+        """Replace a row, and its lease."""
+        keys = [*queue_keys(queue)[:2]]
+        await result_of(self._link.run(PUT_BACK_ROW, keys, stream, row, int(after_s * 1000)))
+
+    async def count(self, queue: str) -> int:
         """Return how many rows wait."""
-        found: int = await result_of(self._link.send("ZCARD", ROWS_DUE))
+        found: int = await result_of(self._link.send("ZCARD", queue_keys(queue)[1]))
         return found
 
-    async def forget(self, streams: Sequence[str]) -> None:
-        """Remove rows that the records database has."""
+    async def forget(self, streams: Sequence[str], queue: str) -> None:
+        """Remove rows that their consumer has."""
+        rows, due, _ = queue_keys(queue)
         for at in range(0, len(streams), FORGOTTEN_AT_ONCE):
             some = streams[at : at + FORGOTTEN_AT_ONCE]
             # In this order: TAKE_ROWS removes the rest of a row that is half removed.
-            forgotten = self._link.send("HDEL", ROWS, *some)
-            await result_of(self._link.send("ZREM", ROWS_DUE, *some))
+            forgotten = self._link.send("HDEL", rows, *some)
+            await result_of(self._link.send("ZREM", due, *some))
             await result_of(forgotten)
-            for stream in some:
+            for stream in some if queue == RECORDS else ():
                 self._taken.pop(stream, None)

@@ -94,11 +94,12 @@ class LocalStream:
         """Return all appended events, with those that no reader has seen."""
         return [*self.entry.events, *(event for batch in self.batches for event in batch.events)]
 
-    def ending(self, sent: int) -> bytes:
+    def ending(self, sent: int, queues: bytes) -> bytes:
         """Pack end time and settlement, if sending so many events reaches the `stream.end`."""
         if self.ended_at is None or self.acked + sent != self.taken:
             return b""
-        return b"%s %s" % (repr(self.ended_at).encode(), pack_settlement(self.settlement))
+        spent = pack_settlement(self.settlement, queues)
+        return b"%s %s" % (repr(self.ended_at).encode(), spent)
 
     def unsent(self, most: int) -> list[bytes]:
         """Encode the next events that Redis lacks, about `most` bytes."""

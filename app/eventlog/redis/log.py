@@ -55,6 +55,7 @@ from ..recovery import (
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo
+from ..waiting_rows import RECORDS
 from .account_scripts import account_key
 from .accounts import Rows, pack_settlement, state_from
 from .address import RedisAddress
@@ -112,12 +113,15 @@ class RedisLog(EventLog):
         max_stream_events: int = 1_000_000,
         wall: Callable[[], float] = time.time,
         redis_time: bool = True,
+        queues: Sequence[str] = (RECORDS,),
     ) -> None:
         self._address = address
         self._retention_s = retention_s
         self._wall = wall
         self._redis_time = redis_time
-        self._lease = Lease(secrets.token_hex(8), s=address.lease_s, retention_s=retention_s)
+        self._lease = Lease(
+            secrets.token_hex(8), s=address.lease_s, retention_s=retention_s, queues=queues
+        )
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
             max_bytes=max_bytes,
@@ -436,7 +440,7 @@ class RedisLog(EventLog):
                 return await result_of(self._pages.remove_unreadable(stream, REMOVED))
             ended, settlement = closing_of(orphan, self._close)
         keys = [meta_key(stream), log_key(stream)]
-        spent = pack_settlement(settlement)
+        spent = pack_settlement(settlement, self._lease.queues)
         found: Any = await result_of(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
         if found and found[1]:
             if ended is not None:
@@ -494,11 +498,17 @@ class RedisLog(EventLog):
     async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
         return await self._rows.some(limit=limit)
 
-    async def forget_rows(self, streams: Sequence[str]) -> None:
-        await self._rows.forget(streams)
+    async def take_rows(self, queue: str, *, limit: int, for_s: float) -> list[tuple[str, bytes]]:
+        return await self._rows.take(queue, limit=limit, for_s=for_s)
 
-    async def count_rows(self) -> int:
-        return await self._rows.count()
+    async def put_back_row(self, queue: str, stream: str, row: bytes, *, after_s: float) -> None:
+        await self._rows.put_back(queue, stream, row, after_s=after_s)
+
+    async def forget_rows(self, streams: Sequence[str], *, queue: str = RECORDS) -> None:
+        await self._rows.forget(streams, queue)
+
+    async def count_rows(self, queue: str = RECORDS) -> int:
+        return await self._rows.count(queue)
 
     # Others
 

@@ -1,12 +1,13 @@
 """Leases of processes, and the periodic end of the streams of dead ones."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 
 from ..supervision import Supervisor
+from ..waiting_rows import RECORDS
 from .account_scripts import HOLDS, LOOKS
 from .link import Away, CommandRefused, Link
 from .scripts import FIND_HELD, FIND_LOST, OWNERS
@@ -26,11 +27,15 @@ class Lease:
 
     It lasts `s` seconds and is renewed every `renew_s`. The `_ms` are times to live in Redis:
     `log_ms` and `meta_ms` after a stream's end, `running_*` while it runs. For `settle_s` after
-    Redis was away, it may lack streams that their owners are about to restore.
+    Redis was away, it may lack streams that their owners are about to restore. Its settlements
+    add rows to `queues`.
     """
 
-    def __init__(self, owner: str, *, s: float, retention_s: float) -> None:
+    def __init__(
+        self, owner: str, *, s: float, retention_s: float, queues: Sequence[str] = (RECORDS,)
+    ) -> None:
         self.owner = owner
+        self.queues = ",".join(queues).encode()
         self.s = s
         self.retention_s = retention_s
         self.renew_s = s / 3

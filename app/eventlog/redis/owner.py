@@ -409,7 +409,8 @@ class Owner:
         for local in streams.values():
             written = local.unsent(BYTES_AT_ONCE)
             keys += (meta_key(local.stream), log_key(local.stream))
-            parts += (EPOCH, local.acked + 1, local.ending(len(written)), len(written))
+            ending = local.ending(len(written), lease.queues)
+            parts += (EPOCH, local.acked + 1, ending, len(written))
             parts += written
             written_streams.append(local)
             size += sum(map(len, written))

@@ -304,7 +304,7 @@ class Pages:
             ending, closing = end_orphan(
                 info, events, self._close, started_at=page.started_at, ended_at=now
             )
-        spent = pack_settlement(NOTHING if closing is None else closing.settlement)
+        spent = pack_settlement(NOTHING if closing is None else closing.settlement, lease.queues)
         times: list[Part] = [repr(now), lease.log_ms, lease.meta_ms, spent]
         seen = (page.epoch, page.last)
         keys = [meta_key(stream), log_key(stream)]
@@ -333,7 +333,7 @@ class Pages:
         orphan = orphan_of(info, (), end, started_at=started_at, ended_at=self._wall())
         closing = closing_of(orphan._replace(reserved=hold and hold.reserved), self._close)
         keys = [meta_key(stream), log_key(stream)]
-        spent = pack_settlement(closing.settlement)
+        spent = pack_settlement(closing.settlement, self._lease.queues)
         found: list[Any] | None = await self._link.run(DELETE, keys, self._lease.meta_ms, spent, -1)
         if found is not None and found[1]:
             log.error(

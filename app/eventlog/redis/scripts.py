@@ -31,6 +31,7 @@ from ..contract import STRIDE
 from .account_scripts import FIND_HELD as _FIND_HELD
 from .account_scripts import HOLD as _HOLD
 from .account_scripts import PREFIX, RESERVE, SETTLE
+from .account_scripts import PUT_BACK_ROW as _PUT_BACK_ROW
 from .account_scripts import TAKE_ROWS as _TAKE_ROWS
 
 
@@ -594,6 +595,7 @@ return {is[1], ran and 1 or 0}
 FIND_HELD = _script(_ALWAYS + _NOW + _FIND_HELD)
 HOLD = _script(_HOLD)
 TAKE_ROWS = _script(_ALWAYS + _TAKE_ROWS)
+PUT_BACK_ROW = _script(_ALWAYS + _PUT_BACK_ROW)
 
 
 def channel_keys(channel: str) -> list[str]:
@@ -638,5 +640,5 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 
 SCRIPTS = (
     *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LIST, LOOK, END, ASK_STOP, TELL, DELETE),
-    *(FORGET_NAME, BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, PUBLISH, MESSAGES),
+    *(FORGET_NAME, BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, PUT_BACK_ROW, PUBLISH, MESSAGES),
 )

@@ -4,6 +4,7 @@ All sync, in a transaction of `Database.transact`. An account is read at most on
 transaction and written once at its end. It is cached until another process writes to the file.
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from sqlite3 import Connection, Cursor
 
@@ -24,6 +25,13 @@ from ...ledger.accounts import (
     settle,
 )
 from .. import waiting_rows
+from ..waiting_rows import RECORDS
+
+QUEUED_S = 40 * 86_400
+"""How long rows wait whose webhook is no longer in the settings."""
+
+COUNTED_EVERY = 100
+"""After how many rows of a queue their number is checked: counting 100,000 takes 2 ms."""
 
 FORGOTTEN_AT_ONCE = 500
 """How many accounts of past months one transaction removes."""
@@ -53,9 +61,10 @@ _decode_reservation = msgspec.msgpack.Decoder(StoredReservation).decode
 class SqliteAccounts:
     """The accounts in the file of a connection; each transaction calls `begin` and `write`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, queues: Sequence[str] = (RECORDS,)) -> None:
         self._execute: Callable[..., Cursor] = connection.execute
         self._execute_all = connection.executemany
+        self._queues = queues
         self._states: dict[str, AccountState] = {}
         self._changed: set[str] = set()
         self.dropped = 0
@@ -128,12 +137,16 @@ class SqliteAccounts:
             reservation = stored.request.reservation(stored.output_tokens)
             settle(self._states, stored.request, reservation, settlement)
             self._changed.update(account.name for account in stored.request.accounts)
-        if settlement.row:
-            self._add_row(stream, settlement.row)
+        for queue in self._queues if settlement.row else ():
+            if queue == RECORDS:
+                self._add_row(stream, settlement.row)
+            else:
+                self._queue_row(queue, stream, settlement.row)
         return True
 
     def forget_idle(self, *, now: float) -> None:
-        """Remove some accounts that were last used before the previous month."""
+        """Remove some accounts last used before the previous month, and rows that nobody takes."""
+        self._execute("DELETE FROM queued_rows WHERE due < ?", (now - QUEUED_S,))
         self._execute(
             "DELETE FROM accounts WHERE name IN "
             "(SELECT name FROM accounts WHERE month < ? AND running = 0 LIMIT ?)",
@@ -152,13 +165,48 @@ class SqliteAccounts:
             old = self._execute("DELETE FROM waiting_rows WHERE key <= ?", (oldest,))
             self.dropped += old.rowcount
 
-    def count_rows(self) -> int:
-        """Return how many rows wait."""
-        return int(self._execute("SELECT count(*) FROM waiting_rows").fetchone()[0])
+    def _queue_row(self, queue: str, stream: str, row: bytes) -> None:
+        added = self._execute(
+            "INSERT OR IGNORE INTO queued_rows (queue, stream, due, row) VALUES (?, ?, ?, ?)",
+            (queue, stream, time.time(), row),
+        )
+        if (added.lastrowid or 0) % COUNTED_EVERY == 0:
+            old = self._execute(
+                "DELETE FROM queued_rows WHERE key IN (SELECT key FROM queued_rows "
+                "WHERE queue = ? ORDER BY due DESC LIMIT -1 OFFSET ?)",
+                (queue, waiting_rows.MAX_ROWS),
+            )
+            self.dropped += old.rowcount
 
-    def forget_rows(self, streams: Iterable[str]) -> None:
+    def take_rows(self, queue: str, limit: int, for_s: float) -> list[tuple[str, bytes]]:
+        now = time.time()
+        return self._execute(
+            "UPDATE queued_rows SET due = ? WHERE key IN (SELECT key FROM queued_rows "
+            "WHERE queue = ? AND due <= ? ORDER BY due LIMIT ?) RETURNING stream, row",
+            (now + for_s, queue, now, limit),
+        ).fetchall()
+
+    def put_back_row(self, queue: str, stream: str, row: bytes, after_s: float) -> None:
+        self._execute(
+            "UPDATE queued_rows SET due = ?, row = ? WHERE queue = ? AND stream = ?",
+            (time.time() + after_s, row, queue, stream),
+        )
+
+    def count_rows(self, queue: str = RECORDS) -> int:
+        """Return how many rows wait."""
+        if queue == RECORDS:
+            found = self._execute("SELECT count(*) FROM waiting_rows")
+        else:
+            found = self._execute("SELECT count(*) FROM queued_rows WHERE queue = ?", (queue,))
+        return int(found.fetchone()[0])
+
+    def forget_rows(self, streams: Iterable[str], queue: str = RECORDS) -> None:
         for stream in streams:
-            self._execute("DELETE FROM waiting_rows WHERE stream = ?", (stream,))
+            if queue == RECORDS:
+                self._execute("DELETE FROM waiting_rows WHERE stream = ?", (stream,))
+            else:
+                by = (queue, stream)
+                self._execute("DELETE FROM queued_rows WHERE queue = ? AND stream = ?", by)
 
     # Outside a transaction
 

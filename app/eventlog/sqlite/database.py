@@ -31,7 +31,7 @@ from ..recovery import (
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import StreamInfo, unpack_info
-from ..waiting_rows import Dropped
+from ..waiting_rows import RECORDS, Dropped
 from .accounts import SqliteAccounts
 from .processes import Processes, clear
 from .schema import VERSION, connect, reason
@@ -132,6 +132,7 @@ def prepare(
     now: float,
     on_orphans: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
     close: Close = close_free,
+    queues: Sequence[str] = (RECORDS,),
 ) -> None:
     """Create the file, or end the streams that its last processes left running.
 
@@ -142,7 +143,8 @@ def prepare(
     """
     connection = connect(path, alone=True)
     try:
-        Database(connection, path, process=0, close=close).recover(now, on_orphans)
+        database = Database(connection, path, process=0, close=close, queues=queues)
+        database.recover(now, on_orphans)
         clear(path)
     except sqlite3.Error as error:
         raise LogUnusable(f"{path}: {reason(error)}") from None
@@ -157,10 +159,16 @@ class Database:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path, *, process: int, close: Close
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        *,
+        process: int,
+        close: Close,
+        queues: Sequence[str] = (RECORDS,),
     ) -> None:
         self.process = process
-        self.accounts = SqliteAccounts(connection)
+        self.accounts = SqliteAccounts(connection, queues)
         self.processes = Processes(connection, path, own=process)
         self.healthy = True
         """Whether the last transaction that wrote to the file succeeded; read by any thread."""
@@ -176,7 +184,9 @@ class Database:
         """`data_version`, which others' writes change, at the last transaction and poll."""
 
     @classmethod
-    def join(cls, path: Path, *, close: Close = close_free) -> "Database":
+    def join(
+        cls, path: Path, *, close: Close = close_free, queues: Sequence[str] = (RECORDS,)
+    ) -> "Database":
         """Open a prepared file as one more process.
 
         Raises:
@@ -188,7 +198,7 @@ class Database:
                 connection.execute("BEGIN IMMEDIATE")
                 process = connection.execute("INSERT INTO processes DEFAULT VALUES").lastrowid
                 assert process is not None  # noqa: S101  (it is an INSERT)
-                database = cls(connection, path, process=process, close=close)
+                database = cls(connection, path, process=process, close=close, queues=queues)
                 database.processes.take_presence()
         except (sqlite3.Error, OSError) as error:
             connection.close()

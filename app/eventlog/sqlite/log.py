@@ -51,6 +51,7 @@ from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo, pack_info
 from ..supervision import Supervisor, wait_for
 from ..tail import Tail
+from ..waiting_rows import RECORDS
 from .database import (
     Database,
     EndedOrphans,
@@ -119,12 +120,14 @@ class SqliteLog(EventLog):
         max_stream_events: int = 1_000_000,
         wall: Callable[[], float] = time.time,
         shared: bool = False,
+        queues: Sequence[str] = (RECORDS,),
     ) -> None:
         self._path = Path(path)
         self._retention_s = retention_s
         self._max_bytes = max_bytes
         self._wall = wall
         self._shared = shared
+        self._queues = queues
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
             max_bytes=MEMORY_BYTES,
@@ -185,8 +188,9 @@ class SqliteLog(EventLog):
                 now=self._wall(),
                 on_orphans=report,
                 close=close,
+                queues=self._queues,
             )
-        self._database = Database.join(self._path, close=close)
+        self._database = Database.join(self._path, close=close, queues=self._queues)
         self._owner = Owner(
             self._database,
             self._writer,
@@ -374,11 +378,19 @@ class SqliteLog(EventLog):
     async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
         return await self._read(lambda: self._database.accounts.rows(limit))
 
-    async def forget_rows(self, streams: Sequence[str]) -> None:
-        await self._writer.write(lambda: self._database.accounts.forget_rows(streams))
+    async def take_rows(self, queue: str, *, limit: int, for_s: float) -> list[tuple[str, bytes]]:
+        accounts = self._database.accounts
+        return await self._writer.write(partial(accounts.take_rows, queue, limit, for_s))
 
-    async def count_rows(self) -> int:
-        return await self._read(lambda: self._database.accounts.count_rows())
+    async def put_back_row(self, queue: str, stream: str, row: bytes, *, after_s: float) -> None:
+        accounts = self._database.accounts
+        await self._writer.write(partial(accounts.put_back_row, queue, stream, row, after_s))
+
+    async def forget_rows(self, streams: Sequence[str], *, queue: str = RECORDS) -> None:
+        await self._writer.write(partial(self._database.accounts.forget_rows, streams, queue))
+
+    async def count_rows(self, queue: str = RECORDS) -> int:
+        return await self._read(partial(self._database.accounts.count_rows, queue))
 
     # Streams that go
 

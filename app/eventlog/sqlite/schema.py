@@ -112,6 +112,19 @@ CREATE TABLE broadcast (
 );
 """
 
+ADDED = """
+CREATE TABLE IF NOT EXISTS queued_rows (
+    key INTEGER PRIMARY KEY,
+    queue TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    due REAL NOT NULL,                  -- in unix seconds
+    row BLOB NOT NULL,
+    UNIQUE (queue, stream)
+);
+CREATE INDEX IF NOT EXISTS queued_rows_due ON queued_rows (queue, due);
+"""
+"""Tables of a later version that an earlier one ignores, so that the format is the same."""
+
 EXCLUSIVE = "PRAGMA locking_mode = EXCLUSIVE"
 
 BUSY_S = 5
@@ -209,8 +222,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, alone: bool) -> None
         if empty:
             execute(f"PRAGMA application_id = {APPLICATION_ID}")
             execute(f"PRAGMA user_version = {VERSION}")
-            for statement in SCHEMA.split(";\n"):
-                execute(statement)
+        for statement in (*(SCHEMA.split(";\n") if empty else ()), *ADDED.split(";\n")):
+            execute(statement)
 
 
 def _upgrade(connection: sqlite3.Connection, path: Path, version: int) -> None:
