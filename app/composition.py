@@ -19,7 +19,7 @@ from .dialects.client_formats import CLIENT_FORMATS
 from .errors import RequestError
 from .eventlog import EventLog, LogParts, opening
 from .eventlog.stream_ended import StreamEnded
-from .eventlog.waiting_rows import WaitingRows
+from .eventlog.waiting_rows import RECORDS, RowQueues, WaitingRows
 from .generation.cassette_recorder import CassetteRecorder
 from .generation.parts import Parts
 from .generation.reservation import Reservations
@@ -49,8 +49,10 @@ from .upstreams.http import HttpClient, open_client, open_trust
 from .upstreams.routes import Upstreams
 
 if TYPE_CHECKING:
+    from .records.content_hook import Redact
     from .records.recorder import Recorder
     from .telemetry.tracing import Tracing
+    from .webhooks.deliverer import Webhooks
 
 
 class Substitutes(NamedTuple):
@@ -142,7 +144,7 @@ def build_settlements(
     """Build the settlements; without a recorder, the records are never unavailable."""
     return Settlements(
         prices,
-        keeps_rows=keeps_rows or settings.records is not None,
+        keeps_rows=keeps_rows or settings.records is not None or bool(settings.webhooks),
         records_away=lambda: recorder is not None and recorder.state.away_since is not None,
     )
 
@@ -172,24 +174,61 @@ def build_recorder(settings: Settings, waiting: WaitingRows) -> "Recorder | None
     try:
         from .records.address import Address, RecordsRefused
         from .records.database import Database
-        from .records.recorder import Hook, HookUnusable, Recorder, keep_all
+        from .records.recorder import Recorder
     except ImportError:
         extra = "postgresql" if settings.records.startswith("postgresql") else "records"
         raise SettingsError(
             f"records: SQLAlchemy is not installed; in the checkout: pip install '.[{extra}]'"
         ) from None
-    hook = settings.record_content_hook
     try:
         return Recorder(
             waiting,
             Database(Address(settings.records)),
             retention_days=settings.records_retention_days,
-            redact=keep_all if hook is None else Hook(hook),
+            redact=build_redact(settings),
         )
     except RecordsRefused as error:
         raise SettingsError(f"records: {error}") from None
+
+
+def build_redact(settings: Settings) -> "Redact":
+    """Build the function that redacts recorded content.
+
+    Raises:
+        SettingsError: the content hook cannot be used.
+    """
+    from .records.content_hook import Hook, HookUnusable, keep_all
+
+    hook = settings.record_content_hook
+    try:
+        return keep_all if hook is None else Hook(hook)
     except HookUnusable as error:
         raise SettingsError(f"record_content_hook: {error}") from None
+
+
+def build_webhooks(
+    settings: Settings, rows: RowQueues, client: HttpClient, metrics: Metrics | None
+) -> "Webhooks | None":
+    """Build the webhooks; None without any.
+
+    Raises:
+        SettingsError: the content hook cannot be used.
+    """
+    if not settings.webhooks:
+        return None
+    from .webhooks.deliverer import Deliverer, Webhooks
+
+    redact = build_redact(settings)
+    webhooks = Webhooks([Deliverer(one, rows, client, redact=redact) for one in settings.webhooks])
+    if metrics is not None:
+        metrics.watch(webhooks.deliverers)
+    return webhooks
+
+
+def list_queues(settings: Settings) -> Sequence[str]:
+    """List the queues of the rows of ended streams."""
+    webhooks = [webhook.queue for webhook in settings.webhooks]
+    return webhooks if webhooks and settings.records is None else [RECORDS, *webhooks]
 
 
 def open_cassettes(settings: Settings) -> Folder | None:
@@ -348,6 +387,7 @@ def build_log(settings: Settings, clock: Clock = SYSTEM) -> LogParts:
             max_stream_bytes=settings.max_stream_bytes,
             max_stream_events=settings.max_stream_events,
             clock=clock,
+            queues=list_queues(settings),
         )
     except opening.LogRefused as error:
         raise SettingsError(str(error)) from None
@@ -366,7 +406,8 @@ def prepare_log(settings: Settings, observers: Sequence[Observer]) -> None:
             fan_out.ended(ended)
 
     close = build_settlements(settings, build_price_book(settings)).close_orphaned
-    opening.prepare_log(settings.log, on_orphans=on_orphans, close=close)
+    queues = list_queues(settings)
+    opening.prepare_log(settings.log, on_orphans=on_orphans, close=close, queues=queues)
 
 
 def build_authenticator(settings: Settings, clock: Clock = SYSTEM) -> Authenticator | None:

@@ -26,6 +26,7 @@ from .composition import (
     build_recorder,
     build_tracing,
     build_upstreams,
+    build_webhooks,
     describe_process,
     load_formats,
     open_cassettes,
@@ -117,15 +118,19 @@ class Relay:
         observers = build_observers(settings, recorder, history, metrics, tracing)
         if substitutes.observers is not None:  # in place of the log line
             observers[:1] = substitutes.observers
+        fan_out = Observers(observers)
         parts = build_parts(
             settings,
             upstreams=upstreams,
             folder=folder,
             log_parts=log_parts,
             recorder=recorder,
-            observer=Observers(observers),
+            observer=fan_out,
             substitutes=substitutes,
         )
+        webhooks = build_webhooks(settings, log_parts.rows, parts.client, metrics)
+        if webhooks is not None:
+            fan_out.add(webhooks)
         hub = Hub(
             parts,
             max_readers=settings.max_readers,
@@ -169,7 +174,7 @@ class Relay:
             stack.push_async_callback(parts.client.aclose)
             await hub.open()
             stack.push_async_callback(parts.event_log.close)
-            for service in (recorder, admin_service):
+            for service in (recorder, webhooks, admin_service):
                 if service is not None:
                     await service.open()
                     stack.push_async_callback(service.close)

@@ -34,6 +34,7 @@ ROWS = {
     "process": ("app.admin", "app.generation"),
     "resources": (
         "app.records",
+        "app.webhooks",
         "app.telemetry",
         "app.demo",
         "app.hooks",
@@ -188,7 +189,7 @@ def test_only_who_works_within_anothers_call_catches_everything():
         "hooks.contract",
         "identity.hook",
         "plugins",
-        "records.recorder",
+        "records.content_hook",
         "telemetry.observer",
         "upstreams.connection",
         "upstreams.routes",

@@ -19,7 +19,7 @@ from ..policies.deadlines import Limits
 from ..telemetry.observer import OBSERVERS
 from .convert import SettingsError, check_origins, explain, find_part, same_fields, suggest_name
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
-from .tables import build_hooks, build_limits, build_prices, build_routes
+from .tables import build_hooks, build_limits, build_prices, build_routes, build_webhooks
 from .upstreams import DEMO, build_upstreams
 from .values import LISTS, SCALARS, Settings
 
@@ -33,6 +33,7 @@ CONTENT_BATCH: Final = 32
 
 KEYS: Final = (
     *SCALARS, "auth", "hook", "issuer", "key", "limits", "price", "route", "tenant", "upstream",
+    "webhook",
 )  # fmt: skip
 """The keys of the file."""
 
@@ -61,7 +62,7 @@ def load_settings(
     table, where, environ = sources = read_sources(environ, config)
     check_network(environ)
     upstreams, routes = table.pop("upstream", {}), table.pop("route", [])
-    hooks = table.pop("hook", [])
+    hooks, webhooks = table.pop("hook", []), table.pop("webhook", [])
     identity = build_identity(*sources)
     limits = build_limits(table, where)
     prices = build_prices(table.pop("price", []), where)
@@ -85,7 +86,10 @@ def load_settings(
     targets = (*settings.upstreams, *((DEMO,) if settings.demo else ()))
     built = build_routes(routes, targets, attempts=settings.attempts, where=where)
     return msgspec.structs.replace(
-        settings, routes=built, hooks=build_hooks(hooks, built, environ, where)
+        settings,
+        routes=built,
+        hooks=build_hooks(hooks, built, environ, where),
+        webhooks=build_webhooks(webhooks, built, environ, where),
     )
 
 

@@ -1,12 +1,15 @@
-"""The tables of limits, prices, routes and hooks."""
+"""The tables of limits, prices, routes, hooks and webhooks."""
 
 import importlib
 import inspect
+import re
 import sys
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +25,7 @@ from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Hedge, Route, Spent
 from ..upstreams.targets import Target
 from ..upstreams.transforms import NO_CHANGES
+from ..webhooks.message import Webhook
 from .convert import SettingsError, convert, convert_rows, find_part, same_fields
 from .transforms import build_changes, build_transform
 from .upstreams import Text, check_url, how_to_add
@@ -273,11 +277,7 @@ def build_hooks(
         place = f"{where}hook[{number}]"
         if (table.call is None) == (table.url is None):
             raise SettingsError(f"{place}: set call or url, one of both")
-        for name in table.routes or ():
-            if name not in known:
-                raise SettingsError(
-                    f"{place}.routes: there is no route {name[:80]!r}{suggest(name, known)}"
-                )
+        _check_routes(table.routes, known, place)
         found.append(
             HookConfig(
                 name=table.name or table.call or f"{number}",
@@ -294,6 +294,80 @@ def build_hooks(
             )
         )
     return tuple(found)
+
+
+def _check_routes(names: Sequence[str] | None, known: Sequence[str], place: str) -> None:
+    for name in names or ():
+        if name not in known:
+            raise SettingsError(
+                f"{place}.routes: there is no route {name[:80]!r}{suggest(name, known)}"
+            )
+
+
+class WebhookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[[webhook]]`: an endpoint that receives a POST when a stream has ended."""
+
+    url: Text
+    secret_env: Text
+    name: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^[A-Za-z0-9._-]{1,64}$",
+                description="give 1 to 64 letters, digits, '.', '_' or '-'",
+            ),
+        ]
+        | None
+    ) = None
+    routes: tuple[str, ...] | None = None
+
+
+def build_webhooks(
+    rows: Any, routes: Sequence[Route], environ: Mapping[str, str], where: str
+) -> tuple[Webhook, ...]:
+    """Build the webhooks.
+
+    Raises:
+        SettingsError: a table, a key or a value is invalid.
+    """
+    found: dict[str, Webhook] = {}
+    tables = convert_rows(rows, WebhookTable, f"{where}webhook", label="name")
+    for number, table in enumerate(tables, 1):
+        place = f"{where}webhook[{number}]"
+        url, _, query = table.url.partition("?")
+        check_url(url, f"{place}.url")
+        if not re.fullmatch(r"[!-~]*", query) or "#" in query:
+            raise SettingsError(f"{place}.url: must not contain a fragment or spaces")
+        _check_routes(table.routes, [route.name for route in routes], place)
+        name = table.name or urlsplit(url).hostname or ""
+        if name in found:
+            raise SettingsError(f"{place}: the name {name!r} is used twice; give it another 'name'")
+        found[name] = Webhook(
+            name=name,
+            url=table.url,
+            secrets=_find_secrets(table.secret_env, environ, f"{place}.secret_env"),
+            routes=None if table.routes is None else frozenset(table.routes),
+        )
+    return tuple(found.values())
+
+
+def _find_secrets(variable: str, environ: Mapping[str, str], place: str) -> tuple[bytes, ...]:
+    """Return the secrets of a variable, which are as Standard Webhooks writes them."""
+    if variable not in environ:
+        raise SettingsError(f"{place}: the variable is not set")
+    secrets = []
+    for secret in environ[variable].split():
+        encoded = secret.removeprefix("whsec_")
+        try:
+            secrets.append(b64decode(encoded + "=" * (-len(encoded) % 4), validate=True))
+        except ValueError:
+            secrets.append(b"")
+        if encoded == secret or not 24 <= len(secrets[-1]) <= 64:
+            raise SettingsError(
+                f"{place}: the variable needs 'whsec_' and the base64 of 24 to 64 random bytes, or "
+                "several of these, separated by spaces"
+            )
+    return tuple(secrets)
 
 
 def _find_secret(table: HookTable, environ: Mapping[str, str], place: str) -> str:

@@ -10,6 +10,7 @@ from ..identity.config import Identity
 from ..ledger.config import LedgerConfig
 from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Route
+from ..webhooks.message import Webhook
 
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 SecondsOrNone = Annotated[float, Meta(ge=0, le=31_536_000)]
@@ -149,11 +150,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     upstreams: tuple[Upstream, ...] = ()
     routes: tuple[Route, ...] = ()
     hooks: tuple[HookConfig, ...] = ()
+    webhooks: tuple[Webhook, ...] = ()
     identity: Identity = Identity()
     ledger: LedgerConfig = LedgerConfig()
 
 
-TABLES = ("upstreams", "routes", "hooks", "identity", "ledger")
+TABLES = ("upstreams", "routes", "hooks", "webhooks", "identity", "ledger")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
 LISTS = ("allowed_hosts", "cors_origins", "observers", "trusted_proxies", "url_schemes")
 """List settings: a list in the file, comma-separated in a variable."""

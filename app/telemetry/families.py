@@ -95,6 +95,18 @@ BREAKERS: Final = _gauge(
 RECORDS_WAITING: Final = _gauge(
     "records_waiting", "Rows waiting to be written to the records.", over="max"
 )
+WEBHOOK_CALLS: Final = _counter(
+    "webhook_calls", "Calls of webhooks, and ends that were given up.", "webhook", "outcome"
+)
+WEBHOOK_WAITING: Final = _gauge(
+    "webhook_waiting", "Ends of streams waiting for a webhook.", "webhook", over="max"
+)
+WEBHOOK_OLDEST: Final = _gauge(
+    "webhook_oldest_seconds",
+    "The age of the oldest end whose last call failed.",
+    "webhook",
+    over="max",
+)
 WORKERS: Final = _gauge("workers", "Serving workers.")
 ACCOUNT_USD: Final = _gauge("account_usd", "Amount that an account has spent.", "account", "period")
 ACCOUNT_USD_LIMIT: Final = _gauge(

@@ -330,7 +330,7 @@ async def _send(client: HttpClient, call: HttpCall, upstream: str) -> HttpReply:
 
 async def _check(reply: HttpReply, upstream: str, redact: Redact) -> None:
     if reply.status >= 400:
-        body = await _read_some(reply) if reply.coding == "identity" else b""
+        body = await read_some(reply) if reply.coding == "identity" else b""
         now = time.time()
         raise parse_failure(
             reply.status, reply.headers, body, upstream=upstream, now=now, redact=redact
@@ -350,7 +350,7 @@ async def _check(reply: HttpReply, upstream: str, redact: Redact) -> None:
     )
 
 
-async def _read_some(reply: HttpReply) -> bytes:
+async def read_some(reply: HttpReply) -> bytes:
     """Read the start of an error reply, which may break off or be endless."""
     body = bytearray()
     with contextlib.suppress(TimeoutError, *FAILURES):
