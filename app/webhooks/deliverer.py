@@ -41,7 +41,7 @@ CONCURRENCY = 8
 TIMEOUT_S = 15.0
 """Of one call."""
 
-LEASE_S = 60.0
+LEASE_S = 30.0
 """For how long no other process takes the row of a call: longer than a call with its hook."""
 
 INTERVAL_S = 2.0

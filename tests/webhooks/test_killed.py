@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -48,9 +49,9 @@ async def replica(folder: Path, log: str, *receivers: Upstream, **more: object):
         yield replica
     finally:
         if replica.runs:
-            replica.kill()
-        await replica.stopped()
-        await replica.all_lines()
+            replica.signal(signal.SIGTERM)
+            await replica.stopped()
+        await replica.kill()
 
 
 async def ask(replica: Replica, **fields: object) -> str:
@@ -69,8 +70,7 @@ async def test_kill_before_the_delivery_loses_no_end(tmp_path, log, receiver, sc
         await until(lambda: receiver.calls)
         if script is FAILS:
             await until(lambda: any("webhook failed" in line for line in killed.said))
-        killed.kill()
-        await killed.stopped()
+        await killed.kill()
     before = list(receiver.calls)
     receiver.reset(*TAKEN)
     async with replica(tmp_path, log, receiver):
@@ -83,15 +83,15 @@ async def test_kill_before_the_delivery_loses_no_end(tmp_path, log, receiver, sc
 
 
 async def test_stream_whose_relay_was_killed_is_reported_by_the_next(tmp_path, log, receiver):
-    async with replica(tmp_path, log, receiver) as killed:
-        async with httpx2.AsyncClient(base_url=killed.url, timeout=20, trust_env=False) as client:
-            asked = {**HELLO, "model": "demo-long"}
-            async with client.stream("POST", "/v1/chat", json=asked) as answer:
-                stream = answer.headers["stream-id"]
-                async for _ in answer.aiter_bytes():
-                    break
-                killed.kill()
-                await killed.stopped()
+    asked = {**HELLO, "model": "demo-long"}
+    async with (
+        replica(tmp_path, log, receiver) as killed,
+        httpx2.AsyncClient(base_url=killed.url, timeout=20, trust_env=False) as client,
+        client.stream("POST", "/v1/chat", json=asked) as answer,
+    ):
+        stream = answer.headers["stream-id"]
+        await anext(answer.aiter_bytes())
+        await killed.kill()
     async with replica(tmp_path, log, receiver):
         await until(lambda: receiver.calls, limit_s=60)
 
