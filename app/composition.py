@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from .records.content_hook import Redact
     from .records.recorder import Recorder
     from .telemetry.tracing import Tracing
-    from .webhooks.deliverer import Webhooks
+    from .webhooks.deliverer import Deliverer
 
 
 class Substitutes(NamedTuple):
@@ -208,21 +208,18 @@ def build_redact(settings: Settings) -> "Redact":
 
 def build_webhooks(
     settings: Settings, rows: RowQueues, client: HttpClient, metrics: Metrics | None
-) -> "Webhooks | None":
-    """Build the webhooks; None without any.
+) -> "Sequence[Deliverer]":
+    """Build what delivers to the webhooks.
 
     Raises:
         SettingsError: the content hook cannot be used.
     """
     if not settings.webhooks:
-        return None
-    from .webhooks.deliverer import Deliverer, Webhooks
+        return ()
+    from .webhooks.deliverer import Deliverer
 
     redact = build_redact(settings)
-    webhooks = Webhooks([Deliverer(one, rows, client, redact=redact) for one in settings.webhooks])
-    if metrics is not None:
-        metrics.watch(webhooks.deliverers)
-    return webhooks
+    return [Deliverer(one, rows, client, redact, metrics) for one in settings.webhooks]
 
 
 def list_queues(settings: Settings) -> Sequence[str]:

@@ -129,8 +129,8 @@ class Relay:
             substitutes=substitutes,
         )
         webhooks = build_webhooks(settings, log_parts.rows, parts.client, metrics)
-        if webhooks is not None:
-            fan_out.add(webhooks)
+        for webhook in webhooks:
+            fan_out.add(webhook)
         hub = Hub(
             parts,
             max_readers=settings.max_readers,
@@ -174,7 +174,7 @@ class Relay:
             stack.push_async_callback(parts.client.aclose)
             await hub.open()
             stack.push_async_callback(parts.event_log.close)
-            for service in (recorder, webhooks, admin_service):
+            for service in (recorder, *webhooks, admin_service):
                 if service is not None:
                     await service.open()
                     stack.push_async_callback(service.close)

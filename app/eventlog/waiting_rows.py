@@ -4,7 +4,6 @@ Each consumer has a queue of its own: `RECORDS`, and one for each webhook. A set
 to all queues of the log in its own step.
 """
 
-import heapq
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -60,44 +59,34 @@ class MemoryRows:
     ) -> None:
         self._now = now
         self._queues: dict[str, OrderedDict[str, tuple[float, bytes]]] = {
-            name: OrderedDict() for name in queues
+            queue: OrderedDict() for queue in queues
         }
         """By stream when its row is due, and the row."""
-        self._due: dict[str, list[tuple[float, str]]] = {name: [] for name in queues}
-        """Heaps; an entry that is not when its row is due is an old one."""
         self._dropped = Dropped(now)
 
     def add(self, stream: str, row: bytes) -> None:
         """Store a row for each consumer; beyond `MAX_ROWS` the oldest is dropped."""
-        for queue, rows in self._queues.items():
-            self._put(queue, stream, row, due=self._now())
+        for rows in self._queues.values():
+            rows[stream] = self._now(), row
             if len(rows) > MAX_ROWS:
                 rows.popitem(last=False)
                 self._dropped.add(1)
-
-    def _put(self, queue: str, stream: str, row: bytes, *, due: float) -> None:
-        self._queues[queue][stream] = due, row
-        if queue != RECORDS:
-            heapq.heappush(self._due[queue], (due, stream))
 
     async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
         rows = islice(self._queues[RECORDS].items(), limit)
         return [(stream, row) for stream, (_, row) in rows]
 
     async def take_rows(self, queue: str, *, limit: int, for_s: float) -> list[tuple[str, bytes]]:
-        heap, rows, now = self._due[queue], self._queues[queue], self._now()
-        taken: list[tuple[str, bytes]] = []
-        while len(taken) < limit and heap and heap[0][0] <= now:
-            due, stream = heapq.heappop(heap)
-            at, row = rows.get(stream, (None, b""))
-            if at == due:
-                taken.append((stream, row))
-                self._put(queue, stream, row, due=now + for_s)
+        rows, now = self._queues[queue], self._now()
+        # 4 ms if 100,000 wait and none is due.
+        due = ((stream, row) for stream, (at, row) in rows.items() if at <= now)
+        taken = list(islice(due, limit))
+        rows.update((stream, (now + for_s, row)) for stream, row in taken)
         return taken
 
     async def put_back_row(self, queue: str, stream: str, row: bytes, *, after_s: float) -> None:
         if stream in self._queues[queue]:
-            self._put(queue, stream, row, due=self._now() + after_s)
+            self._queues[queue][stream] = self._now() + after_s, row
 
     async def forget_rows(self, streams: Sequence[str], *, queue: str = RECORDS) -> None:
         for stream in streams:

@@ -89,7 +89,7 @@ def load_settings(
         settings,
         routes=built,
         hooks=build_hooks(hooks, built, environ, where),
-        webhooks=build_webhooks(webhooks, built, environ, where),
+        webhooks=build_webhooks(webhooks, environ, where),
     )
 
 

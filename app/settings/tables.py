@@ -277,7 +277,11 @@ def build_hooks(
         place = f"{where}hook[{number}]"
         if (table.call is None) == (table.url is None):
             raise SettingsError(f"{place}: set call or url, one of both")
-        _check_routes(table.routes, known, place)
+        for name in table.routes or ():
+            if name not in known:
+                raise SettingsError(
+                    f"{place}.routes: there is no route {name[:80]!r}{suggest(name, known)}"
+                )
         found.append(
             HookConfig(
                 name=table.name or table.call or f"{number}",
@@ -296,35 +300,15 @@ def build_hooks(
     return tuple(found)
 
 
-def _check_routes(names: Sequence[str] | None, known: Sequence[str], place: str) -> None:
-    for name in names or ():
-        if name not in known:
-            raise SettingsError(
-                f"{place}.routes: there is no route {name[:80]!r}{suggest(name, known)}"
-            )
-
-
 class WebhookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[[webhook]]`: an endpoint that receives a POST when a stream has ended."""
 
     url: Text
     secret_env: Text
-    name: (
-        Annotated[
-            str,
-            Meta(
-                pattern=r"^[A-Za-z0-9._-]{1,64}$",
-                description="give 1 to 64 letters, digits, '.', '_' or '-'",
-            ),
-        ]
-        | None
-    ) = None
-    routes: tuple[str, ...] | None = None
+    name: RouteName | None = None
 
 
-def build_webhooks(
-    rows: Any, routes: Sequence[Route], environ: Mapping[str, str], where: str
-) -> tuple[Webhook, ...]:
+def build_webhooks(rows: Any, environ: Mapping[str, str], where: str) -> tuple[Webhook, ...]:
     """Build the webhooks.
 
     Raises:
@@ -338,7 +322,6 @@ def build_webhooks(
         check_url(url, f"{place}.url")
         if not re.fullmatch(r"[!-~]*", query) or "#" in query:
             raise SettingsError(f"{place}.url: must not contain a fragment or spaces")
-        _check_routes(table.routes, [route.name for route in routes], place)
         name = table.name or urlsplit(url).hostname or ""
         if name in found:
             raise SettingsError(f"{place}: the name {name!r} is used twice; give it another 'name'")
@@ -346,7 +329,6 @@ def build_webhooks(
             name=name,
             url=table.url,
             secrets=_find_secrets(table.secret_env, environ, f"{place}.secret_env"),
-            routes=None if table.routes is None else frozenset(table.routes),
         )
     return tuple(found.values())
 

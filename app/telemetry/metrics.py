@@ -14,7 +14,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Final, Protocol, get_args
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -120,19 +120,6 @@ class LabelNames:
         return upstream if upstream in self._names else OTHER
 
 
-class WatchedWebhook(Protocol):
-    """What is measured of a webhook."""
-
-    name: str
-    waiting: int
-    count: Callable[[str], object]
-    """Receives the outcome of each call."""
-
-    @property
-    def oldest_s(self) -> float:
-        """The age of the oldest end whose last call failed; 0 for none."""
-
-
 class _Offsets(dict[tuple[str, ...], int]):
     """The offsets of one process's series, by their metric and labels; new ones are allocated."""
 
@@ -170,18 +157,22 @@ class Metrics(Observer):
         self._process = process
         self._load: Callable[[], Load] | None = None
         self._rows_waiting = rows_waiting
-        self._webhooks: Sequence[WatchedWebhook] = ()
+        self._webhooks: dict[str, Callable[[], tuple[float, float]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._encoding = threading.Lock()
         self._begin_series()
 
-    def watch(self, webhooks: Sequence["WatchedWebhook"]) -> None:
-        """Measure webhooks."""
-        self._webhooks = webhooks
-        for webhook in webhooks:
-            webhook.count = partial(self._add, f.WEBHOOK_CALLS, webhook.name)
-            for outcome in ("delivered", "failed", "dropped"):
-                self._add(f.WEBHOOK_CALLS, webhook.name, outcome, by=0)
+    def add_webhook(
+        self, name: str, measure: Callable[[], tuple[float, float]]
+    ) -> Callable[[str], None]:
+        """Measure how many ends wait for a webhook, and the age of the oldest.
+
+        Return what counts the outcome of a call.
+        """
+        self._webhooks[name] = measure
+        for outcome in ("delivered", "failed", "dropped"):
+            self._add(f.WEBHOOK_CALLS, name, outcome, by=0)
+        return partial(self._add, f.WEBHOOK_CALLS, name)
 
     def rename(self, names: LabelNames) -> None:
         """Use the labels of new settings."""
@@ -324,9 +315,9 @@ class Metrics(Observer):
             self._set_load(self._load())
         if self._rows_waiting is not None:
             self._set(f.RECORDS_WAITING, to=self._rows_waiting())
-        for webhook in self._webhooks:
-            self._set(f.WEBHOOK_WAITING, webhook.name, to=webhook.waiting)
-            self._set(f.WEBHOOK_OLDEST, webhook.name, to=webhook.oldest_s)
+        for name, measure in self._webhooks.items():
+            for family, value in zip((f.WEBHOOK_WAITING, f.WEBHOOK_OLDEST), measure(), strict=True):
+                self._set(family, name, to=value)
 
     def _set_load(self, load: Load) -> None:
         for family, field in LOAD:

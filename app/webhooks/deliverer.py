@@ -1,4 +1,4 @@
-"""The tasks that deliver the rows of ended streams from the log to webhooks.
+"""The task that delivers the rows of ended streams from the log to a webhook.
 
 The log gets the row in the step that ends the stream, and loses it once the endpoint has accepted
 it or all attempts have failed. Processes that share a log lease rows from each other, so that each
@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import httpx2
 import msgspec
@@ -21,8 +22,8 @@ from ..errors import RelayError
 from ..eventlog.stream_ended import StreamEnded
 from ..eventlog.supervision import Supervisor, wait_for
 from ..eventlog.waiting_rows import RowQueues
+from ..telemetry.metrics import Metrics
 from ..telemetry.observer import Observer
-from ..telemetry.row import StreamRow
 from ..upstreams.http import FAILURES, HttpClient, read_some
 from ..upstreams.http_call import CallUrl, HttpCall
 from .message import (
@@ -59,46 +60,46 @@ GONE = 410
 log = structlog.get_logger("seseragi.webhooks")
 
 
-class Deliverer:
-    """Delivers the rows of one webhook.
+class _Again(NamedTuple):
+    """A row that is put back."""
 
-    `redact` maps recorded content to what may leave the relay.
-    """
+    row: bytes
+    after_s: float
+
+
+class Deliverer(Observer):
+    """Delivers the rows of one webhook; `redact` maps content to what may leave the relay."""
 
     def __init__(
         self,
         webhook: Webhook,
         rows: RowQueues,
         client: HttpClient,
-        *,
         redact: Callable[[str], Awaitable[str | None]],
+        metrics: Metrics | None,
     ) -> None:
-        self.name = webhook.name
-        self.count: Callable[[str], object] = lambda outcome: None
-        """Receives `delivered`, `failed` (another call follows) or `dropped`."""
         self._webhook = webhook
-        self.waiting = 0
-        """Rows in the log at the last look, of all processes."""
         self._url = CallUrl.of(httpx2.URL(webhook.url))
         self._rows = rows
         self._client = client
         self._redact = redact
+        self._waiting = 0
         self._count_at = 0.0
-        self._gone = False
         self._oldest = ("", 0.0, 0.0)
-        """The oldest stream of which the last attempt failed, when it ended, and until when that
-        is true: another process may deliver it."""
-        self._supervisor = Supervisor()
+        """The oldest stream of which the last call failed, when it ended, and until when that is
+        sure: another process may deliver it."""
+        self._gone = False
         self._calls: set[asyncio.Task[None]] = set()
-        self.wake = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._supervisor = Supervisor()
+        self._count: Callable[[str], object] = lambda outcome: None
+        if metrics is not None:
+            self._count = metrics.add_webhook(webhook.name, self._measure)
 
-    @property
-    def oldest_s(self) -> float:
-        """The age of the oldest end that could not be delivered; 0 for none."""
-        _, ended_at, until = self._oldest
-        return now - ended_at if ended_at < (now := time.time()) < until else 0.0
+    def ended(self, ended: StreamEnded) -> None:
+        self._wake.set()
 
-    def open(self) -> None:
+    async def open(self) -> None:
         """Start; the log may have rows from before."""
         self._supervisor.keep(self._webhook.queue, self._run)
 
@@ -112,14 +113,11 @@ class Deliverer:
                     await asyncio.wait(self._calls)
         for call in self._calls:
             call.cancel()
-        with contextlib.suppress(RelayError):
-            if left := await self._rows.count_rows(self._webhook.queue):
-                log.warning(
-                    "webhook not called before the end: rows stay in the log, unless it is in "
-                    "memory",
-                    webhook=self.name,
-                    rows=left,
-                )
+
+    def _measure(self) -> tuple[float, float]:
+        """Return how many rows wait, and the age of the oldest whose last call failed."""
+        _, ended_at, until = self._oldest
+        return self._waiting, now - ended_at if (now := time.time()) < until else 0
 
     async def _run(self) -> None:
         while True:
@@ -127,9 +125,9 @@ class Deliverer:
                 await self._take()
                 if (now := time.monotonic()) >= self._count_at:
                     self._count_at = now + COUNT_S
-                    self.waiting = await self._rows.count_rows(self._webhook.queue)
+                    self._waiting = await self._rows.count_rows(self._webhook.queue)
             # Jitter: relays that share a log do not all look at once.
-            await wait_for(self.wake, INTERVAL_S * random.uniform(0.7, 1.3))  # noqa: S311
+            await wait_for(self._wake, INTERVAL_S * random.uniform(0.7, 1.3))  # noqa: S311
 
     async def _take(self) -> None:
         """Call the endpoint for rows that are due, as many as may be called at once."""
@@ -143,35 +141,43 @@ class Deliverer:
 
     def _called(self, call: "asyncio.Task[None]") -> None:
         self._calls.discard(call)
-        self.wake.set()
-        error = None if call.cancelled() else call.exception()
-        if error is not None and not isinstance(error, RelayError):
-            log.error("webhook failed", webhook=self.name, why=type(error).__name__)
+        self._wake.set()
 
     async def _deliver(self, stream: str, data: bytes) -> None:
         """Call the endpoint with a row, then forget the row or put it back."""
-        try:
-            delivery = unpack_delivery(data)
-            row = delivery.row
-            body = build_body(row, await self._redact(row.content.decode()) if row.content else "")
-        except (ValueError, OverflowError, msgspec.MsgspecError) as error:
-            await self._drop(stream, f"unreadable: {type(error).__name__}")
-            return
-        if self._wants(row):
-            if self._gone:
-                await self._drop(stream, "the endpoint has answered 410 Gone")
-                return
-            status, wait_s = await self._call(stream, body)
-            if not (isinstance(status, int) and 200 <= status < 300):
-                await self._fail(stream, delivery, status, wait_s)
-                return
-            self._note(stream, "delivered", log.info, attempt=delivery.failed + 1)
-        await self._rows.forget_rows([stream], queue=self._webhook.queue)
+        again = await self._try(stream, data)
+        queue = self._webhook.queue
+        with contextlib.suppress(RelayError):  # it is due again once its lease is over
+            if again is None:
+                await self._rows.forget_rows([stream], queue=queue)
+            else:
+                await self._rows.put_back_row(queue, stream, again.row, after_s=again.after_s)
 
-    def _wants(self, row: StreamRow) -> bool:
-        """Whether a row is that of a stream, rather than a call without one, and of its routes."""
-        routes = self._webhook.routes
-        return row.client_format in CLIENT_FORMATS and (routes is None or row.route in routes)
+    async def _try(self, stream: str, data: bytes) -> "_Again | None":
+        """Call the endpoint with a row; return when to try again, or None for no more."""
+        try:
+            failed, row = unpack_delivery(data)
+            if row.client_format not in CLIENT_FORMATS:  # a call without a stream
+                return None
+            content = await self._redact(row.content.decode()) if row.content else None
+            body = build_body(row, content)
+        except (ValueError, OverflowError, msgspec.MsgspecError) as error:
+            self._note(stream, "webhook dropped", log.error, why=type(error).__name__)
+            return None
+        status, wait_s = (GONE, None) if self._gone else await self._call(stream, body)
+        if isinstance(status, int) and 200 <= status < 300:
+            self._note(stream, "webhook delivered", log.info, attempt=failed + 1)
+            return None
+        self._gone = self._gone or status == GONE
+        after_s = pause_after(failed + 1, chance=random.random(), wait_s=wait_s)  # noqa: S311
+        if self._gone or after_s is None:
+            self._note(stream, "webhook dropped", log.error, attempt=failed + 1, why=status)
+            return None
+        self._note(stream, "webhook failed", log.warning, attempt=failed + 1, why=status)
+        now = time.time()
+        if self._oldest[2] < now or row.ended_at < self._oldest[1]:
+            self._oldest = stream, row.ended_at, now + after_s + LEASE_S
+        return _Again(pack_delivery(Delivery(failed + 1, row)), after_s)
 
     async def _call(self, stream: str, body: bytes) -> tuple[int | str, float | None]:
         """Return the status of the endpoint, or why there is none, and the wait it requests."""
@@ -196,53 +202,8 @@ class Deliverer:
             return type(error).__name__, None
         return reply.status, read_wait(reply.headers, limited=True, now=at)
 
-    async def _fail(
-        self, stream: str, delivery: Delivery, status: int | str, wait_s: float | None
-    ) -> None:
-        failed = delivery.failed + 1
-        after_s = pause_after(failed, chance=random.random(), wait_s=wait_s)  # noqa: S311
-        if status == GONE:
-            self._gone = True
-        if status == GONE or after_s is None:
-            await self._drop(stream, f"{status} at attempt {failed}")
-            return
-        self._note(
-            stream, "failed", log.warning, attempt=failed, why=status, again_in_s=round(after_s)
-        )
-        ended_at, now = delivery.row.ended_at, time.time()
-        if self._oldest[2] < now or ended_at < self._oldest[1]:
-            self._oldest = stream, ended_at, now + after_s + LEASE_S
-        data = pack_delivery(Delivery(failed, delivery.row))
-        await self._rows.put_back_row(self._webhook.queue, stream, data, after_s=after_s)
-
-    async def _drop(self, stream: str, why: str) -> None:
-        self._note(stream, "dropped", log.error, why=why)
-        await self._rows.forget_rows([stream], queue=self._webhook.queue)
-
-    def _note(
-        self, stream: str, outcome: str, write: Callable[..., object], **facts: object
-    ) -> None:
+    def _note(self, stream: str, event: str, write: Callable[..., object], **facts: object) -> None:
         if stream == self._oldest[0]:
             self._oldest = "", 0.0, 0.0
-        self.count(outcome)
-        write(f"webhook {outcome}", webhook=self.name, stream=stream, **facts)
-
-
-class Webhooks(Observer):
-    """The webhooks of the settings."""
-
-    def __init__(self, deliverers: Sequence[Deliverer]) -> None:
-        self.deliverers = deliverers
-
-    def ended(self, ended: StreamEnded) -> None:
-        for deliverer in self.deliverers:
-            deliverer.wake.set()
-
-    async def open(self) -> None:
-        """Start all."""
-        for deliverer in self.deliverers:
-            deliverer.open()
-
-    async def close(self) -> None:
-        """Close all at once."""
-        await asyncio.gather(*(deliverer.close() for deliverer in self.deliverers))
+        self._count(event.rpartition(" ")[2])
+        write(event, webhook=self._webhook.name, stream=stream, **facts)

@@ -27,8 +27,6 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     secrets: tuple[bytes, ...]
     """Each signs, so that receivers can change to another one."""
-    routes: frozenset[str] | None
-    """None: all."""
 
     def __repr__(self) -> str:
         """Return the name alone, since the rest may be secret."""

@@ -23,11 +23,11 @@ def verify(call: Call, key: bytes = KEYS[0]) -> Any:
     return call.json
 
 
-def write_settings(folder: Path, *receivers: Upstream, more: str = "", table: str = "") -> str:
+def write_settings(folder: Path, *receivers: Upstream, more: str = "") -> str:
     """Write a file of settings with a webhook for each receiver; return its path."""
     tables = [
         f'[[webhook]]\nname = "hook{number}"\nsecret_env = "HOOK_SECRET"\n'
-        f'url = "{receiver.base_url}/ended?token=url-secret"\n{table}\n'
+        f'url = "{receiver.base_url}/ended?token=url-secret"\n'
         for number, receiver in enumerate(receivers)
     ]
     path = folder / "seseragi.toml"

@@ -1,7 +1,6 @@
 """Webhooks of a relay on real sockets: what endpoints receive, and what a bad one changes."""
 
 import asyncio
-import contextlib
 import json
 from typing import Any
 
@@ -102,22 +101,6 @@ async def test_content_is_redacted_as_in_the_records(tmp_path, receiver):
     assert {"length", "asked"} == receiver.calls[0].json["data"]["content"].keys()
 
 
-async def test_webhook_of_routes_hears_of_no_others(tmp_path, receiver):
-    async with serve_upstream() as other:
-        other.script = TAKEN
-        all_routes = f'[[webhook]]\nurl = "{other.base_url}"\nsecret_env = "HOOK_SECRET"\n'
-        table = f'routes = ["told"]\n{all_routes}'
-        path = write_settings(tmp_path, receiver, more=ROUTES, table=table)
-        async with serve_relay(environ=environ(path)) as relay:
-            for model in ("quiet", "told"):
-                await ask(relay, model=model)
-            await until(lambda: len(other.calls) == 2 and receiver.calls)
-            for queue in ("webhook:hook0", "webhook:127.0.0.1"):
-                await until(lambda: _is_empty(relay, queue))  # noqa: B023
-
-    assert ["told"] == [call.json["data"]["route"] for call in receiver.calls]
-
-
 async def _is_empty(relay: Relay, queue: str = "webhook:hook0") -> bool:
     return not await relay.rows.count_rows(queue)
 
@@ -190,7 +173,7 @@ async def test_end_is_given_up_after_the_last_attempt(tmp_path, receiver):
 
     assert 4 == len(receiver.calls)
     told = [line for line in lines if line["event"] == "webhook dropped"]
-    assert [(stream, "500 at attempt 4")] == [(line["stream"], line["why"]) for line in told]
+    assert [(stream, 500, 4)] == [(one["stream"], one["why"], one["attempt"]) for one in told]
 
 
 async def test_endpoint_that_is_gone_is_called_no_more(tmp_path, receiver):
@@ -210,14 +193,13 @@ async def test_endpoint_that_asks_to_wait_is_left_alone(tmp_path, receiver, monk
     monkeypatch.setattr(message, "PAUSES_S", (0.01, 1000))
     receiver.script = reply("429 Too Many Requests", "", retry_after="500")
     async with serve_relay(environ=environ(write_settings(tmp_path, receiver))) as relay:
-        with structlog.testing.capture_logs() as lines:
-            await ask(relay)
-            await until(lambda: metric(relay, outcomes("failed")))
+        await ask(relay)
+        await until(lambda: metric(relay, outcomes("failed")))
         waiting = 'seseragi_webhook_waiting{webhook="hook0"}'
         await until(lambda: metric(relay, waiting))
         assert 0 < await metric(relay, 'seseragi_webhook_oldest_seconds{webhook="hook0"}') < 100
+        await asyncio.sleep(0.05)  # measures that it is not called after its 10 ms
 
-    assert [500] == [line["again_in_s"] for line in lines if line["event"] == "webhook failed"]
     assert 1 == len(receiver.calls)
 
 
@@ -278,15 +260,12 @@ async def test_shutdown_does_not_wait_for_an_endpoint_that_is_away(tmp_path, mon
     away = Upstream()
     away.port = free_port()
     loop = asyncio.get_running_loop()
-    with structlog.testing.capture_logs() as lines:
-        async with contextlib.AsyncExitStack() as stack:
-            settings = environ(write_settings(tmp_path, away))
-            relay = await stack.enter_async_context(serve_relay(environ=settings))
-            await ask(relay)
-            await until(lambda: metric(relay, outcomes("failed")))
-            begun = loop.time()
-        assert loop.time() - begun < 5
-    assert [1] == [line["rows"] for line in lines if "webhook not called" in line["event"]]
+    async with serve_relay(environ=environ(write_settings(tmp_path, away))) as relay:
+        await ask(relay)
+        await until(lambda: metric(relay, outcomes("failed")))
+        begun = loop.time()
+
+    assert loop.time() - begun < 5
 
 
 @pytest.mark.parametrize("records", [False, True])

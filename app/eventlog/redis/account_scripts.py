@@ -296,7 +296,7 @@ local function settle(stream, spent)
     end
   end
   if row ~= '' then
-    for queue in string.gmatch(queues, '[^,]+') do keep_row(queue, stream, row) end
+    for queue in string.gmatch(queues, '[^\\1]+') do keep_row(queue, stream, row) end
   end
   return true
 end

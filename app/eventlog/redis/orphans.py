@@ -35,7 +35,7 @@ class Lease:
         self, owner: str, *, s: float, retention_s: float, queues: Sequence[str] = (RECORDS,)
     ) -> None:
         self.owner = owner
-        self.queues = ",".join(queues).encode()
+        self.queues = "\1".join(queues).encode()
         self.s = s
         self.retention_s = retention_s
         self.renew_s = s / 3
