@@ -34,10 +34,10 @@ class WaitingRows(Protocol):
         Every process that shares the log gets them again until `forget_rows`.
         """
 
-    async def forget_rows(self, streams: Sequence[str], *, queue: str = RECORDS) -> None:
+    async def forget_rows(self, streams: Sequence[str]) -> None:
         """Remove the rows of streams: their consumer has them. Unknown ids are ignored."""
 
-    async def count_rows(self, queue: str = RECORDS) -> int:
+    async def count_rows(self) -> int:
         """Return how many rows wait, of all processes that share the log."""
 
 
@@ -49,6 +49,12 @@ class RowQueues(WaitingRows, Protocol):
 
     async def put_back_row(self, queue: str, stream: str, row: bytes, *, after_s: float) -> None:
         """Replace a row that was taken; it is due in `after_s` seconds. Forgotten ones stay so."""
+
+    async def forget_rows(self, streams: Sequence[str], *, queue: str = RECORDS) -> None:
+        """Remove rows of any queue."""
+
+    async def count_rows(self, queue: str = RECORDS) -> int:
+        """Count the rows of any queue."""
 
 
 class MemoryRows:

@@ -89,7 +89,8 @@ async def test_steps_are_one_transaction_and_said_in_one_line(old, later):
     assert [(written, written + 2, 1)] == [
         (line["from_format"], line["to_format"], line["streams_dropped"]) for line in told
     ]
-    assert tables(old) == before | {"added"}
+    # `queued_rows` came without a new format: every version makes it that knows it.
+    assert tables(old) == before | {"added", "queued_rows"}
 
 
 async def test_step_that_fails_leaves_the_file_as_it_was(old, later):

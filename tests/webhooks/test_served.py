@@ -272,7 +272,7 @@ async def test_shutdown_does_not_wait_for_an_endpoint_that_is_away(tmp_path, mon
 async def test_records_and_webhooks_have_each_row(tmp_path, receiver, records):
     """Also if the records cannot be written for now."""
     away = f"postgresql://user:password@127.0.0.1:{free_port()}/records"
-    more = {"records": f"sqlite:///{tmp_path}/records.db" if records else away}
+    more: dict[str, Any] = {"records": f"sqlite:///{tmp_path}/records.db" if records else away}
     async with serve_relay(environ=environ(write_settings(tmp_path, receiver)), **more) as relay:
         await ask(relay)
         await until(lambda: receiver.calls)
