@@ -7,12 +7,22 @@ from typing import Any
 import pytest
 import structlog
 
+from app.errors import ServiceError
+from app.telemetry.row import StreamRow, pack_row
 from app.testing.upstream import Call, Hold, Reset, Upstream, head, reply, send, serve_upstream
 from app.webhooks import deliverer, message
 from tests.ports import free_port
 from tests.serving import HELLO, VECTOR, Relay, serve_relay
 from tests.waiting import until
 from tests.webhooks.receiver import KEYS, SECRETS, TAKEN, environ, verify, write_settings
+
+ROW: dict[str, Any] = {
+    "stream": "st_1",
+    "client_format": "native",
+    "started_at": 1.0,
+    "ended_at": 2.0,
+    "status": "completed",
+}
 
 ROUTES = """
 [[route]]
@@ -174,6 +184,40 @@ async def test_end_is_given_up_after_the_last_attempt(tmp_path, receiver):
     assert 4 == len(receiver.calls)
     told = [line for line in lines if line["event"] == "webhook dropped"]
     assert [(stream, 500, 4)] == [(one["stream"], one["why"], one["attempt"]) for one in told]
+
+
+async def test_row_that_cannot_be_read_is_dropped_and_holds_up_nothing(tmp_path, receiver):
+    async with serve_relay(environ=environ(write_settings(tmp_path, receiver))) as relay:
+        with structlog.testing.capture_logs() as lines:
+            for row in (b"", b"\xc0", pack_row(StreamRow(**{**ROW, "ended_at": 1e300}))):
+                relay.rows.add(f"st_{len(row)}", row)
+            stream = await ask(relay)
+            await until(lambda: _is_empty(relay))
+
+    assert [f"ended_{stream}"] == [call.headers["webhook-id"] for call in receiver.calls]
+    assert 3 == len([line for line in lines if line["event"] == "webhook dropped"])
+
+
+async def test_delivery_that_the_log_cannot_note_is_repeated_with_the_same_id(
+    tmp_path, receiver, monkeypatch
+):
+    monkeypatch.setattr(deliverer, "LEASE_S", 0.02)
+    async with serve_relay(environ=environ(write_settings(tmp_path, receiver))) as relay:
+        forget, failed = relay.rows.forget_rows, []
+
+        async def fail_once(streams: list[str], *, queue: str) -> None:
+            if not failed:
+                failed.append(streams)
+                raise ServiceError("internal", "the log is away")
+            await forget(streams, queue=queue)
+
+        monkeypatch.setattr(relay.rows, "forget_rows", fail_once)
+        await ask(relay)
+        await until(lambda: failed)
+        await until(lambda: _is_empty(relay))
+
+    assert 2 <= len(receiver.calls)
+    assert 1 == len({call.headers["webhook-id"] for call in receiver.calls})
 
 
 async def test_endpoint_that_is_gone_is_called_no_more(tmp_path, receiver):
