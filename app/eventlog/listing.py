@@ -2,11 +2,15 @@
 
 Running streams come first, by their start, then ended ones, by their end; the newest first. So a
 stream that ends while its owner pages through the list is listed twice, never left out.
+
+Places rise strictly in the order in which entries are stored, over all processes and whatever
+their clocks do: who has read a part up to a place misses no later entry of it.
 """
 
 import math
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,13 +24,22 @@ class ListPosition(NamedTuple):
     ended: bool = False
     """In which part: of ended streams, or of running ones."""
     at: float = math.inf
-    """The place of the entry among those of its part, by a clock or counter of its log."""
+    """The place of the entry among those of its part: about when it was stored, see `place`."""
     stream: str = ""
     """The entry; of those with one `at` the greater comes first."""
 
     def __str__(self) -> str:
         part = "e" if self.ended else "r"
         return f"{part}{self.at!r}-{self.stream}" if self.stream else part
+
+
+STEP: Final = 1e-6
+"""The least distance of two places, which a float of today's unix seconds can hold."""
+
+
+def place(now: float, newest: float | None) -> float:
+    """Return the place of a new entry after the newest one."""
+    return max(now, (newest or 0) + STEP)
 
 
 _POSITION = re.compile(r"([er])(?:(\d{1,20}(?:\.\d{1,20})?)-([\w-]{1,64}))?", re.ASCII)
@@ -80,15 +93,18 @@ _decode = msgspec.msgpack.Decoder(tuple[str, dict[str, str]]).decode
 class OwnerIndex:
     """The streams of each owner in this process's memory."""
 
-    def __init__(self) -> None:
-        self._streams: dict[tuple[str, bool], dict[str, int]] = {}
-        """By owner and part: each stream's place, in ascending order. No other owner's count."""
+    def __init__(self, wall: Callable[[], float]) -> None:
+        self._wall = wall
+        self._newest = 0.0
+        """Of all owners, so that it outlives the entries of one."""
+        self._streams: dict[tuple[str, bool], dict[str, float]] = {}
+        """By owner and part: each stream's place, in ascending order."""
 
     def add(self, info: StreamInfo, *, ended: bool = False) -> None:
         """Add a stream that starts, or has ended."""
         self.remove(info)
         streams = self._streams.setdefault((info.owner, ended), {})
-        streams[info.id] = next(reversed(streams.values()), 0) + 1
+        streams[info.id] = self._newest = place(self._wall(), self._newest)
 
     def remove(self, info: StreamInfo) -> None:
         """Remove a stream, if it is there."""

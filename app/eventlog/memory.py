@@ -74,7 +74,7 @@ class MemoryLog(EventLog):
         self._keys: dict[Scoped, Claim] = {}
         self._named: dict[Scoped, str] = {}
         """The stream of each name."""
-        self._owned = OwnerIndex()
+        self._owned = OwnerIndex(wall)
 
     async def open(
         self,

@@ -8,6 +8,7 @@ beside it are `accounts_contract`, `rows_contract` and `broadcast_contract`.
 import asyncio
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -357,6 +358,36 @@ async def test_streams_of_an_owner_are_listed_the_newest_first(event_log, clock)
         assert (state.started_at, state.ended_at) == (one.started_at, one.ended_at)
         ending = ("completed", 2) if state.ended else (None, 0)
         assert ending == (one.status, one.last)
+
+
+async def test_places_rise_though_clocks_step_back_and_the_part_was_empty(event_log, clock):
+    """So a cursor of one place misses no later entry, whichever process stores it."""
+    places: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(12):
+        clock.now += (0, 0, 5, -3600)[number % 4]
+        stream = f"st_{number}"
+        await create(event_log, stream, owner="me")
+        [running] = await event_log.list_streams("me", ListPosition(), limit=2)
+        await event_log.append(stream, [START, END])
+        ended = await event_log.list_streams("me", ListPosition(ended=True), limit=2)
+        if number % 3 == 0:
+            await event_log.delete(stream)
+        assert running.stream == ended[0].stream == stream
+        assert ended[0].ended_at == clock.now == running.started_at
+        for one in (running, ended[0]):
+            places[one.position.ended].append(one.position.at)
+    for part in places.values():
+        assert all(before < after for before, after in pairwise(part)), part
+
+
+async def test_end_that_is_stored_late_has_a_later_place(event_log, clock):
+    for stream in ("st_1", "st_2"):
+        await create(event_log, stream, owner="me")
+        await event_log.append(stream, [START])
+    await event_log.append("st_1", [END])
+    clock.now -= 50
+    await event_log.append("st_2", [END])
+    assert ["st_2", "st_1"] == [one.stream for one in await list_all(event_log, "me")]
 
 
 async def test_stream_that_goes_leaves_the_list(event_log, clock):

@@ -7,10 +7,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.eventlog.contract import Claim, LogUnusable
+from app.eventlog.listing import ListPosition
 from app.eventlog.sqlite import schema
 from app.eventlog.stream_info import scoped
 from app.events import StreamEnd, TextDelta
 from tests.eventlog.accounts_contract import closing, state_of
+from tests.eventlog.creating import create
 from tests.eventlog.files import opened, run_sql
 from tests.eventlog.redis_logs import read_to_end
 from tests.upgrades.make import FORMATS, ROW, clock, end_of, load
@@ -42,6 +44,12 @@ async def test_nothing_of_an_earlier_format_is_lost(tmp_path, fixture):
         assert (TextDelta(0, "hello"), "completed") == (ended[1], end_of(ended).status)
         ended = await read_to_end(event_log, "st_runs")
         assert (TextDelta(0, "hal"), "interrupted") == (ended[1], end_of(ended).status)
+        await create(event_log, "st_new", owner="acme/ann")
+        listed = [*await event_log.list_streams("acme/ann", ListPosition(), limit=9)]
+        listed += await event_log.list_streams("acme/ann", ListPosition(ended=True), limit=9)
+        assert ["st_new", "st_runs", "st_done"] == [one.stream for one in listed]
+        places = [one.position.at for one in listed]
+        assert places == sorted({*places}, reverse=True)
 
 
 def add_column(connection: sqlite3.Connection) -> None:

@@ -17,7 +17,7 @@ field `r` has the stream's info; and `meta`, a hash of
 - `gone`: set if the stream was removed; the hash remains for a while as a mark.
 
 Each process has a set of the streams that it runs, and a lease in `owners`. Each owner of streams
-has two sorted sets for lists, of running streams by `started` and of others by `ended`: an ended
+has two sorted sets for lists, of running and of ended streams, by their `listing.place`: an ended
 one is there as long as its `meta`. `account_scripts` has the accounts.
 
 Times are those of Redis, since the clocks of replicas differ. Every key has a time to live from
@@ -28,6 +28,7 @@ from hashlib import sha1, sha256
 from typing import NamedTuple
 
 from ..contract import STRIDE
+from ..listing import STEP
 from .account_scripts import FIND_HELD as _FIND_HELD
 from .account_scripts import HOLD as _HOLD
 from .account_scripts import PREFIX, RESERVE, SETTLE
@@ -105,9 +106,14 @@ local function forget(owner, meta) redis.call('SREM', running(owner), id_of(meta
 
 _LISTS = f"""
 local function list_of(part, who) return '{PREFIX}list:' .. part .. ':' .. who end
+local function list_in(list, stream, at)  -- see app.eventlog.listing.place
+  local time, newest = redis.call('TIME'), redis.call('ZREVRANGE', list, 0, 0, 'WITHSCORES')[2]
+  local place = math.max(at, time[1] + time[2] / 1e6, (newest or 0) + {STEP})
+  redis.call('ZADD', list, 'NX', string.format('%.17g', place), stream)
+end
 local function list_running(who, stream, started, ttl)
   local list = list_of('running', who)
-  redis.call('ZADD', list, started, stream)
+  list_in(list, stream, started)
   redis.call('ZREMRANGEBYRANK', list, 0, -{LISTED + 1})
   redis.call('PEXPIRE', list, ttl)
 end
@@ -119,7 +125,7 @@ end
 local function list_ended(who, stream, ended, ttl)
   if not who then return end
   redis.call('ZREM', list_of('running', who), stream)
-  redis.call('ZADD', list_of('ended', who), ended, stream)
+  list_in(list_of('ended', who), stream, ended)
   redis.call('PEXPIRE', list_of('ended', who), ttl)
 end
 """
@@ -412,7 +418,7 @@ LIST = _script(
     + _NOW
     + """
 -- KEYS: the list. ARGV: owner, '1' if the list is of ended streams, the greatest score, the stream
--- with that score that the first one comes after or '', the least score, limit.
+-- with that score that the first one comes after or '', '(' and the time by which ended ones have expired, limit.
 -- Returns of each stream: its id, score, `started`, `ended`, `last`, `listed`, the last entry of
 -- its log if it has ended, and 1 if it is orphaned. Removes what does not belong into the list.
 local ended, limit, at, found = ARGV[2] == '1', tonumber(ARGV[6]), 0, {}
@@ -434,7 +440,7 @@ while #found < limit do
         or (last and #last == 0) then
         redis.call('ZREM', KEYS[1], stream)
         at = at - 1
-      else
+      elseif not ended or tonumber(is[3]) > tonumber(string.sub(ARGV[5], 2)) then
         found[#found + 1] = {stream, score, is[4], is[3] or '', tonumber(is[5]), is[6], last or {},
           not ended and tonumber(is[7]) < now and 1 or 0}
       end

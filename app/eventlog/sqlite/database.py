@@ -18,7 +18,7 @@ import structlog
 from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING, LimitReached
 from ..contract import ChatBusy, Claim, LogState, LogUnusable
-from ..listing import ListedStream, ListPosition, pack_listing, unpack_listing
+from ..listing import ListedStream, ListPosition, pack_listing, place, unpack_listing
 from ..recovery import (
     REMOVED,
     UNREADABLE,
@@ -286,9 +286,11 @@ class Database:
                 grant = self.accounts.reserve(reserve)
             except LimitReached as refused:
                 return refused
+        listed = pack_listing(info) if info.owner else None
         row = self._execute(
-            "INSERT INTO streams (id, started_at, process, owner, listed) VALUES (?, ?, ?, ?, ?)",
-            (info.id, now, self.process, info.owner, pack_listing(info) if info.owner else None),
+            "INSERT INTO streams (id, started_at, process, owner, listed, place) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (info.id, now, self.process, info.owner, listed, self._place(now)),
         ).lastrowid
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
@@ -329,9 +331,9 @@ class Database:
         """End a stream whose events are all filed; False if it was removed."""
         status = end.status if isinstance(end, StreamEnd) else None
         ended = self._execute(
-            "UPDATE streams SET ended_at = ?, last = ?, size = ?, status = ? "
+            "UPDATE streams SET ended_at = ?, last = ?, size = ?, status = ?, place = ? "
             "WHERE key = ? AND gone_at IS NULL",
-            (at, last, size, status, key),
+            (at, last, size, status, self._place(at), key),
         )
         self.tail.stop_soon(key)
         return ended.rowcount > 0
@@ -409,17 +411,19 @@ class Database:
 
     # Lists
 
+    def _place(self, now: float) -> float:
+        """Return the place in lists of an entry that this transaction stores."""
+        return place(now, self._execute("SELECT max(place) FROM streams").fetchone()[0])
+
     def list_streams(
         self, owner: str, after: ListPosition, *, limit: int, kept_after: float
     ) -> list[ListedStream]:
         """Do `EventLog.list_streams`; those that ended by `kept_after` have expired."""
-        at, part = "started_at", "ended_at IS NULL"
-        if after.ended:
-            at, part = "ended_at", "ended_at > :kept_after"
         rows = self._execute(
-            f"SELECT id, listed, started_at, {at}, ended_at, status, last FROM streams "  # noqa: S608  (constants)
-            f"WHERE owner = :owner AND owner != '' AND gone_at IS NULL AND {part} "
-            f"AND ({at}, id) < (:at, :stream) ORDER BY {at} DESC, id DESC LIMIT :limit",
+            "SELECT id, listed, started_at, place, ended_at, status, last FROM streams "
+            "WHERE owner = :owner AND owner != '' AND gone_at IS NULL "
+            "AND (ended_at IS NULL) = NOT :ended AND (ended_at > :kept_after OR NOT :ended) "
+            "AND (place, id) < (:at, :stream) ORDER BY place DESC, id DESC LIMIT :limit",
             {**after._asdict(), "owner": owner, "kept_after": kept_after, "limit": limit},
         )
         return [
@@ -427,12 +431,12 @@ class Database:
                 stream,
                 *unpack_listing(listed),
                 started_at,
-                ListPosition(after.ended, place, stream),
+                ListPosition(after.ended, stored_at, stream),
                 ended_at,
                 status,
                 last if after.ended else 0,
             )
-            for stream, listed, started_at, place, ended_at, status, last in rows
+            for stream, listed, started_at, stored_at, ended_at, status, last in rows
         ]
 
     # Removal

@@ -14,10 +14,23 @@ from ..contract import LogUnusable
 log = structlog.get_logger("seseragi.eventlog")
 
 APPLICATION_ID = 0x53657365
-VERSION = 11
+VERSION = 12
 """The format of a new file: that of `SCHEMA` and of the values in it."""
 
-STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+
+def _add_places(connection: sqlite3.Connection) -> None:
+    """Give each stream a place in lists."""
+    for statement in (
+        "ALTER TABLE streams ADD COLUMN place REAL",
+        "UPDATE streams SET place = coalesce(ended_at, started_at)",
+        "DROP INDEX streams_owned",
+        *(line for line in SCHEMA.split(";\n") if "INDEX streams_place" in line),
+        *(line for line in SCHEMA.split(";\n") if "INDEX streams_owned" in line),
+    ):
+        connection.execute(statement)
+
+
+STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {11: _add_places}
 """By format the step to the next one, in the transaction of the whole upgrade.
 
 A step carries accounts, idempotency keys and waiting rows, and may drop streams, except that those
@@ -37,13 +50,16 @@ CREATE TABLE streams (
     size INTEGER NOT NULL DEFAULT 0,    -- from its end on, until its events are removed
     gone_at REAL,                       -- null until it is removed
     listed BLOB,                        -- what lists show of it, if it has an owner
-    status TEXT                         -- of its end
+    status TEXT,                        -- of its end
+    place REAL                          -- in lists, of its start or its end
 );
 CREATE INDEX streams_ended ON streams (ended_at) WHERE gone_at IS NULL;
 CREATE INDEX streams_gone ON streams (gone_at) WHERE gone_at IS NOT NULL;
 CREATE INDEX streams_purge ON streams (key) WHERE gone_at IS NOT NULL AND size > 0;
 CREATE INDEX streams_running ON streams (process) WHERE ended_at IS NULL AND gone_at IS NULL;
-CREATE INDEX streams_owned ON streams (owner, ended_at) WHERE gone_at IS NULL AND owner != '';
+CREATE INDEX streams_place ON streams (place);
+CREATE INDEX streams_owned ON streams (owner, ended_at IS NULL, place)
+    WHERE gone_at IS NULL AND owner != '';
 CREATE TABLE infos (
     stream INTEGER PRIMARY KEY,
     info BLOB NOT NULL
