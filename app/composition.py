@@ -304,7 +304,7 @@ def build_parts(
     folder: Folder | None,
     log_parts: LogParts,
     recorder: "Recorder | None",
-    observer: Observer,
+    observer: Observers,
     substitutes: Substitutes,
 ) -> Parts:
     """Build the parts that all streams and calls share."""

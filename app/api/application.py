@@ -35,6 +35,7 @@ from . import (
     page,
     responses,
     single_call,
+    stream_watch,
     streams,
     ui,
     usage,
@@ -64,7 +65,7 @@ EXPOSED_HEADERS = (
 
 _MODULES = (
     *(generation, client_secrets, single_call, forwarding),
-    *(responses, streams, ui),
+    *(responses, stream_watch, streams, ui),
 )
 """The modules whose endpoints take `HttpParts`."""
 

@@ -56,18 +56,30 @@ class Operation(NamedTuple):
 
 
 _EMPTY: Final = {"description": "An empty answer."}
-_EVENTS: Final[dict[str, Any]] = {
-    "description": (
-        "Server-sent events. The `data` of each is one JSON object, the schema `Event`, whose "
-        "`type` is also its `event`; `id` is a cursor for `Last-Event-ID`. The body ends after "
-        "`stream.end`; one that ends without it was cut. A JSON line is the `data` "
-        "after the id, as `event_id`."
-    ),
-    "content": {
-        media_type: {"schema": {"type": "string", "x-data-schema": {"$ref": f"{SCHEMAS}Event"}}}
-        for media_type in ("text/event-stream", JSON_LINES)
-    },
-}
+
+
+def _events(schema: str, end: str) -> dict[str, Any]:
+    data = {"type": "string", "x-data-schema": {"$ref": f"{SCHEMAS}{schema}"}}
+    return {
+        "description": (
+            f"Server-sent events. The `data` of each is one JSON object, the schema `{schema}`, "
+            "whose `type` is also its `event`; `id` is a cursor for `Last-Event-ID`. "
+            f"{end} A JSON line is the `data` after the id, as `event_id`."
+        ),
+        "content": {
+            media_type: {"schema": data} for media_type in ("text/event-stream", JSON_LINES)
+        },
+    }
+
+
+_EVENTS: Final = _events(
+    "Event", "The body ends after `stream.end`; one that ends without it was cut."
+)
+_CHANGES: Final = _events(
+    "WatchEvent",
+    "With `events=true` also the events of the streams, the schema `Event` with `stream`. The body "
+    "ends from time to time: come back with the last id.",
+)
 
 _NAME: Final = {"minLength": 1, "maxLength": MAX_NAME}
 _PARAMETERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
@@ -81,6 +93,7 @@ _PARAMETERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "key": ("The key of another account, for admins", _NAME),
     "status": ("Only these streams", {"enum": ["running", "ended"]}),
     "metadata": ("Only streams with this `key:value`", {}),
+    "events": ("Send the streams' events, too", {"enum": ["true"]}),
     "limit": (f"The most entries: 1 to {MAX_PAGE}, by default {PAGE}", {}),
     "verbose": ("Include the health of the targets", {}),
 }
@@ -103,6 +116,11 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "List the caller's streams",
         answers={"200": StreamList},
         query=("status", "metadata", "limit", "after"),
+    ),
+    ("GET", "/v1/streams/watch"): Operation(
+        "Watch the caller's streams",
+        answers={"200": _CHANGES},
+        query=("events", "metadata", "ping", *CURSORS),
     ),
     ("GET", "/v1/streams/{stream}/events"): Operation(
         "Read a stream, live or again",

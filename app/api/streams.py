@@ -1,7 +1,7 @@
 """`/v1/streams`: list streams; read, show, stop and delete one, download its cassette, share it."""
 
 import time
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +24,7 @@ from ..generation.owned_streams import OwnedStream
 from ..requests import Body
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import first_read
+from .http_settings import HttpSettings
 from .request import (
     check_admin,
     last_event_id,
@@ -59,6 +60,9 @@ class StreamSummary(msgspec.Struct, omit_defaults=True):
     """The id of its `stream.end`."""
 
 
+Summary = TypeVar("Summary", bound=StreamSummary)
+
+
 class StreamList(msgspec.Struct, omit_defaults=True):
     """Streams of the caller: running ones, then ended ones; the newest first."""
 
@@ -77,10 +81,7 @@ class Streams(Endpoints):
             raise RequestError(
                 "invalid_request", f"status: use 'running' or 'ended', not {status[:40]!r}"
             )
-        wanted = read_query(request, "metadata")
-        key, colon, value = (wanted or "").partition(":")
-        if wanted is not None and not (key and colon):
-            raise RequestError("invalid_request", f"metadata: use 'key:value', not {wanted[:40]!r}")
+        metadata = read_metadata(request)
         after, start = read_query(request, "after", ""), ListPosition(ended=status == "ended")
         position = parse_position(after) if after else start
         if position is None or (status and position.ended != start.ended):
@@ -92,9 +93,10 @@ class Streams(Endpoints):
             position,
             limit=limit,
             running_only=status == "running",
-            metadata=None if wanted is None else (key, value),
+            metadata=metadata,
         )
-        page = StreamList([_summary(one) for one in listed], position and str(position))
+        entries = [summarize(one, StreamSummary) for one in listed]
+        page = StreamList(entries, position and str(position))
         return document(page)
 
     async def events(self, request: Request) -> Response:
@@ -105,7 +107,7 @@ class Streams(Endpoints):
         if client_format is None:
             known = ", ".join(map(repr, CLIENT_FORMATS))
             raise RequestError("invalid_request", f"unknown format {name[:40]!r}; use {known}")
-        if as_lines := prefers_json_lines(request):
+        if prefers_json_lines(request):
             if client_format is not NATIVE:
                 raise RequestError(
                     "invalid_request", f"accept: {name} has no NDJSON; accept text/event-stream"
@@ -122,10 +124,9 @@ class Streams(Endpoints):
         uncounted = read_query(request, "uncounted") is not None
         if uncounted:
             check_admin(request, "uncounted: requires")
-        names = [name for name in CURSORS if name in request.query_params]
-        given = [last_event_id(request), *(read_query(request, name) for name in names)]
         # The newest: a client that reconnects may still have its first cursor in the URL.
-        after = max((_cursor(text, client_format, stream) for text in given if text), default=None)
+        given = [_cursor(text, client_format, stream) for text in given_cursors(request)]
+        after = max(given, default=None)
         if start is not None and client_format.letter:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
@@ -140,11 +141,7 @@ class Streams(Endpoints):
                 suffix=suffix is not None,
             )
         except ServiceError as error:
-            # EventSource stops reconnecting at any status but 200.
-            if as_lines or "text/event-stream" not in request.headers.get("accept", ""):
-                raise
-            retry_ms = self._http_settings.retry(spread=True, least_s=error.retry_after_s or 0)
-            return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")
+            return try_again(request, error, self._http_settings)
 
     async def show(self, request: Request) -> Response:
         """Return the stream so far as one JSON object."""
@@ -188,9 +185,43 @@ class Streams(Endpoints):
         return await streams.get(request.path_params["stream"], after=after)
 
 
-def _summary(listed: ListedStream) -> StreamSummary:
+def read_metadata(request: Request) -> tuple[str, str] | None:
+    """Return the key and value of metadata that a query asks for, if any.
+
+    Raises:
+        RequestError: `invalid_request`.
+    """
+    wanted = read_query(request, "metadata")
+    key, colon, value = (wanted or "").partition(":")
+    if wanted is not None and not (key and colon):
+        raise RequestError("invalid_request", f"metadata: use 'key:value', not {wanted[:40]!r}")
+    return None if wanted is None else (key, value)
+
+
+def given_cursors(request: Request) -> list[str]:
+    """Return all cursors that a request has."""
+    names = [name for name in CURSORS if name in request.query_params]
+    given = [last_event_id(request), *(read_query(request, name) for name in names)]
+    return [text for text in given if text]
+
+
+def try_again(request: Request, error: ServiceError, http_settings: HttpSettings) -> Response:
+    """Return an answer after which an EventSource tries again, which it does after 200 only.
+
+    Raises:
+        ServiceError: the client is none.
+    """
+    sse = "text/event-stream" in request.headers.get("accept", "")
+    if prefers_json_lines(request) or not sse:
+        raise error
+    retry_ms = http_settings.retry(spread=True, least_s=error.retry_after_s or 0)
+    return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")
+
+
+def summarize(listed: ListedStream, kind: type[Summary]) -> Summary:
+    """Return an entry of a list."""
     stream, ended_at = listed.stream, listed.ended_at
-    return StreamSummary(
+    return kind(
         stream,
         listed.status or "running",
         model=listed.model,

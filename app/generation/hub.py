@@ -24,6 +24,7 @@ from .runs import Runs
 from .shutdown import STOP_S, Shutdown
 from .starts import Starts
 from .watchdog import Watchdog
+from .watching import Watchers
 
 T = TypeVar("T")
 
@@ -51,12 +52,14 @@ class Hub:
         self._starts = Starts(
             parts, self._runs, self.shutdown, spawn=self._spawn, cassette_recorder=cassette_recorder
         )
+        self._watchers = Watchers(parts, self.shutdown, max_watchers=max_readers)
         self.streams_of = partial(
             OwnedStreams,
             event_log=parts.event_log,
             peers=parts.peers,
             runs=self._runs,
             starts=self._starts,
+            watchers=self._watchers,
         )
         """Returns the streams of a principal, for a request of this `request_id`."""
         self.calls = Calls(parts, self.shutdown, spawn=self._spawn)
@@ -117,6 +120,7 @@ class Hub:
     async def drain(self, drain_s: float) -> None:
         """Accept no new streams, wait for the running ones, and stop those that exceed the time."""
         log.info("draining", streams=len(self._runs), drain_s=drain_s)
+        self._watchers.close()
         await self.shutdown.drain(drain_s)
         await self._stop_all()
 
@@ -149,5 +153,6 @@ class Hub:
 
     async def _stop_all(self) -> None:
         self.shutdown.stop()
+        self._watchers.close()
         await self._runs.stop_all()
         self._parts.peers.release_remote_readers()

@@ -20,6 +20,7 @@ from .runs import Opened, Runs
 from .start_options import StartOptions
 from .starts import Starts
 from .via import RequestSource
+from .watching import WatchCursor, Watcher, Watchers
 
 MAX_LISTED = 100
 MAX_LOOKED = 1000
@@ -159,12 +160,14 @@ class OwnedStreams:
         peers: Peers,
         runs: Runs,
         starts: Starts,
+        watchers: Watchers,
         request_id: str = "",
     ) -> None:
         self._log = event_log
         self._peers = peers
         self._runs = runs
         self._starts = starts
+        self._watchers = watchers
         self._principal = principal
         self._owner = principal.owner
         self._reaches_all = "admin" in principal.roles
@@ -243,13 +246,7 @@ class OwnedStreams:
         Raises:
             RequestError: `forbidden`, the credential is a stream token, or authentication is off.
         """
-        check_may(self._principal)
-        if not self._owner:
-            raise RequestError(
-                "forbidden",
-                "streams cannot be listed while authentication is off: they have no owners, and "
-                "their ids are secrets; set [auth]",
-            )
+        self._check_listed("listed")
         found: list[ListedStream] = []
         looked, most = 0, limit + 1 if metadata is None else MAX_LISTED
         while True:
@@ -267,6 +264,36 @@ class OwnedStreams:
                 after = ListPosition(ended=True)
             elif looked >= MAX_LOOKED:
                 return found, after
+
+    async def watch(
+        self,
+        cursor: WatchCursor | None,
+        address: str,
+        *,
+        events: bool,
+        metadata: tuple[str, str] | None = None,
+    ) -> Watcher:
+        """Watch the streams from a cursor on, else those that run now.
+
+        With `events` their events are told too, and the watcher is a reader of each.
+
+        Raises:
+            RequestError: as `list` does.
+            ServiceError: as `Watchers.join` does.
+        """
+        self._check_listed("watched")
+        return await self._watchers.join(
+            self._owner, self, cursor, address=address, events=events, metadata=metadata
+        )
+
+    def _check_listed(self, done: str) -> None:
+        check_may(self._principal)
+        if not self._owner:
+            raise RequestError(
+                "forbidden",
+                f"streams cannot be {done} while authentication is off: they have no owners, and "
+                "their ids are secrets; set [auth]",
+            )
 
     async def admit(self, origin: RequestSource, *, key: str | None) -> None:
         """Refuse a request that cannot start a stream here now, before its body is read.

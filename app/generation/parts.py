@@ -9,7 +9,7 @@ from ..eventlog.peers import Peers
 from ..hooks.contract import Hooks
 from ..policies.admission import Admission
 from ..policies.deadlines import Limits
-from ..telemetry.observer import Observer
+from ..telemetry.observer import Observers
 from ..upstreams.http import HttpClient
 from ..upstreams.routes import Upstreams
 from .reservation import Reservations
@@ -30,7 +30,7 @@ class Parts(msgspec.Struct, kw_only=True):
     settlements: Settlements
     """For new streams and calls: a reload replaces these two, but not those of running ones."""
     admission: Admission
-    observer: Observer
+    observer: Observers
     via_name: ViaName
     clock: Clock
     hooks: Hooks | None = None

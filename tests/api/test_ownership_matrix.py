@@ -49,7 +49,7 @@ CALLS = {
 }
 LISTS = {
     *("/v1/models", "/v1/models/{model:path}", "/v1/usage", "/v1/echo", "/openapi.json"),
-    "/v1/streams",
+    *("/v1/streams", "/v1/streams/watch"),
 }
 ROLES = {
     ("GET", "/metrics"): ("metrics", "admin"),

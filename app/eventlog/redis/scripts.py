@@ -418,7 +418,8 @@ LIST = _script(
     + _NOW
     + """
 -- KEYS: the list. ARGV: owner, '1' if the list is of ended streams, the greatest score, the stream
--- with that score that the first one comes after or '', '(' and the time by which ended ones have expired, limit.
+-- with that score that the first one comes after or '', '(' and when the last
+-- one ended that has expired, limit.
 -- Returns of each stream: its id, score, `started`, `ended`, `last`, `listed`, the last entry of
 -- its log if it has ended, and 1 if it is orphaned. Removes what does not belong into the list.
 local ended, limit, at, found = ARGV[2] == '1', tonumber(ARGV[6]), 0, {}

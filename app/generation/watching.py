@@ -1,0 +1,483 @@
+"""Watches of an owner's streams: their starts, ends and events, from any process, by a cursor.
+
+A watch reads `EventLog.list_streams`. One `OwnerFeed` an owner and process polls it, while there
+are watchers; starts and ends of this process make it poll at once. Each watcher takes the feed's
+changes at its own pace. With `events` it also reads the streams, as one of their readers.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..errors import RelayError, RequestError, ServiceError, shutting_down
+from ..eventlog import EventLog
+from ..eventlog.contract import cursor_after
+from ..eventlog.listing import ListedStream, ListPosition
+from ..eventlog.stream_ended import StreamEnded
+from ..eventlog.stream_info import StreamInfo
+from ..events import Event, StreamEnd
+from ..telemetry.observer import Observer
+from .parts import Parts
+from .shutdown import Shutdown
+
+if TYPE_CHECKING:
+    from .owned_streams import OwnedStreams
+
+POLL_S = 0.5
+"""The time between two polls, for streams of other processes."""
+
+PAUSE_S = 0.01
+"""The least time between two polls: a burst of starts is one."""
+
+SWEEP = 10
+"""Each so many polls reads all running streams, to find those that were removed."""
+
+PAGES: Final = (10, 100)
+"""The limits of the first page of a poll, which nearly always suffices, and of the others."""
+
+MAX_MISSED = 10_000
+"""The most ended streams that a watch which resumes is told."""
+
+MAX_CHANGES = 10_000
+"""The changes that a feed keeps: a watcher further behind has to come back with its cursor."""
+
+MAX_READ = 16
+"""The streams whose events one watch reads at once."""
+
+AGAIN_S = 1.0
+"""When a stream is tried again that has too many readers now."""
+
+
+class Started(NamedTuple):
+    listed: ListedStream
+
+
+class Ended(NamedTuple):
+    listed: ListedStream
+
+
+class Removed(NamedTuple):
+    """A stream that ran was deleted, or has expired since."""
+
+    stream: str
+
+
+class Ready(NamedTuple):
+    """The watch is up to date."""
+
+    running: Sequence[str]
+    """All streams that run."""
+    at: tuple[float, float]
+    """The newest places."""
+    complete: bool
+    """Whether it was told all that ended since its cursor."""
+
+
+class Output(NamedTuple):
+    """Events of a stream, and the number of the one before them."""
+
+    stream: str
+    after: int
+    events: Sequence[Event]
+
+
+class Lost(NamedTuple):
+    """The events of a stream cannot be read on from the cursor."""
+
+    stream: str
+
+
+Change = Started | Ended | Removed
+Item = Change | Ready | Output | Lost
+
+_CURSOR = re.compile(
+    r"r(\d{1,20}(?:\.\d{1,20})?)e(\d{1,20}(?:\.\d{1,20})?)((?:~[\w-]{1,64}\.\d{1,20}){0,32})",
+    re.ASCII,
+)
+
+
+class WatchCursor:
+    """What a watch was told: the starts and ends up to two places, and events of some streams."""
+
+    __slots__ = ("ended", "read", "running")
+
+    def __init__(
+        self, running: float = 0.0, ended: float = 0.0, read: dict[str, int] | None = None
+    ) -> None:
+        self.running = running
+        self.ended = ended
+        self.read = read or {}
+        """By stream the number of its last event, until its end is told."""
+
+    def __str__(self) -> str:
+        read = "".join(f"~{stream}.{number}" for stream, number in self.read.items())
+        return f"r{self.running!r}e{self.ended!r}{read}"
+
+    def note(self, item: Item) -> None:
+        """Advance over an item that is told."""
+        match item:
+            case Started(listed):
+                self.running = max(self.running, listed.position.at)
+            case Ended(listed):
+                self.ended = max(self.ended, listed.position.at)
+                self.read.pop(listed.stream, None)
+            case Ready(at=at):  # a cursor of another log may be beyond it
+                self.running, self.ended = at
+            case Removed(stream) | Lost(stream):
+                self.read.pop(stream, None)
+            case Output(stream, after, events):
+                self.read.pop(stream, None)  # it becomes the last
+                self.read[stream] = after + len(events)
+
+
+def parse_cursor(text: str) -> WatchCursor | None:
+    """Read what `str` has made of a cursor; None for anything else."""
+    match = _CURSOR.fullmatch(text)
+    if match is None:
+        return None
+    read = (one.rpartition(".") for one in match[3].split("~")[1:])
+    return WatchCursor(
+        float(match[1]), float(match[2]), {stream: int(number) for stream, _, number in read}
+    )
+
+
+class OwnerFeed:
+    """The changes of one owner's streams, as this process learns of them."""
+
+    def __init__(self, owner: str, event_log: EventLog) -> None:
+        self._owner = owner
+        self._log = event_log
+        self.running: dict[str, ListedStream] = {}
+        self.at = WatchCursor()
+        self.watchers: set[Watcher] = set()
+        self.users = 0
+        """Watchers, and those that are about to be."""
+        self._changes: list[Change] = []
+        self.count = 0
+        """How many changes there were."""
+        self._polls = 0
+        self._woken = asyncio.Event()
+        self._changed = asyncio.Event()
+        self.first_poll = asyncio.create_task(self._poll())
+        self._task = asyncio.create_task(self._keep())
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def close(self) -> None:
+        self.first_poll.cancel()
+        self._task.cancel()
+
+    async def changes(self, after: int) -> Sequence[Change]:
+        """Return the changes after the first so many, once there are some.
+
+        Raises:
+            ServiceError: they are no longer kept.
+        """
+        while self.count == after:
+            await self._changed.wait()
+        behind = self.count - after
+        if behind > len(self._changes):
+            raise ServiceError("overloaded", "the watch is too far behind; connect again")
+        return self._changes[-behind:]
+
+    async def ended(self, after: float, until: float = float("inf")) -> list[ListedStream]:
+        """Return the streams that ended between two places, the first one first."""
+        found = await self._read(after, ended=True, most=MAX_MISSED)
+        return [one for one in found if one.position.at <= until]
+
+    async def _keep(self) -> None:
+        await asyncio.wait({self.first_poll})
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._woken.wait()
+            self._woken.clear()
+            with contextlib.suppress(RelayError):  # the next one finds what this one has not
+                await self._poll()
+            await asyncio.sleep(PAUSE_S)
+
+    async def _poll(self) -> None:
+        whole, first = self._polls % SWEEP == 0, self._polls == 0
+        if first:
+            newest = await self._log.list_streams(self._owner, ListPosition(ended=True), limit=1)
+            self.at.ended = newest[0].position.at if newest else 0.0
+        # In this order, so that one that ends meanwhile is in one of them.
+        running = await self._read(0.0 if whole else self.at.running)
+        ended = [] if first else await self.ended(self.at.ended)
+        self._polls += 1
+        changes: list[Change] = [Started(one) for one in running if one.stream not in self.running]
+        changes += map(Ended, ended)
+        if whole:
+            there = {one.stream for one in (*running, *ended)}
+            changes += [Removed(stream) for stream in self.running if stream not in there]
+        for change in changes:
+            self.at.note(change)
+            if isinstance(change, Started):
+                self.running[change.listed.stream] = change.listed
+            elif isinstance(change, Ended):
+                self.running.pop(change.listed.stream, None)
+            else:
+                del self.running[change.stream]
+        if changes and not first:
+            self._changes = [*self._changes[-MAX_CHANGES:], *changes]
+            self.count += len(changes)
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    async def _read(
+        self, down_to: float, *, ended: bool = False, most: int = MAX_CHANGES
+    ) -> list[ListedStream]:
+        """Return the entries of a part after a place, the first one first."""
+        found: list[ListedStream] = []
+        after, limit = ListPosition(ended=ended), PAGES[0]
+        while len(found) < most:
+            page = await self._log.list_streams(self._owner, after, limit=limit)
+            new = [one for one in page if one.position.at > down_to]
+            found += new
+            if len(page) < limit or len(new) < len(page):
+                break
+            after, limit = page[-1].position, PAGES[1]
+        return found[::-1]
+
+
+class Watcher:
+    """One watch. `next` returns what it is told, `cursor` is behind that."""
+
+    def __init__(
+        self,
+        feed: OwnerFeed,
+        streams: "OwnedStreams",
+        cursor: WatchCursor | None,
+        *,
+        address: str,
+        events: bool,
+        metadata: tuple[str, str] | None,
+        on_leave: Callable[["Watcher"], None],
+    ) -> None:
+        self._feed = feed
+        self._streams = streams
+        self._address = address
+        self._events = events
+        self._metadata = metadata
+        self._on_leave: Callable[[Watcher], None] | None = on_leave
+        self._count = feed.count
+        self._running = list(feed.running.values())
+        self._at = feed.at.running, feed.at.ended
+        self.cursor = WatchCursor(0.0, feed.at.ended) if cursor is None else cursor
+        self._queue: asyncio.Queue[Item | None] = asyncio.Queue(maxsize=1)
+        self._places = asyncio.Semaphore(MAX_READ)
+        self._reading: set[str] = set()
+        self._readers: dict[str, asyncio.Task[None]] = {}
+        self._task = asyncio.create_task(self._tell_all())
+
+    async def next(self) -> Item | None:
+        """Return the next item; None if the watch is over, and the client has to come back."""
+        item = await self._queue.get()
+        if item is not None:
+            self.cursor.note(item)
+        return item
+
+    def close(self) -> None:
+        """End the watch: an item that waits is left to the next one."""
+        self._stop()
+        if self._queue.full():
+            self._queue.get_nowait()
+        self._queue.put_nowait(None)
+
+    def leave(self) -> None:
+        """Remove this watcher; further calls do nothing."""
+        on_leave, self._on_leave = self._on_leave, None
+        if on_leave is not None:
+            self._stop()
+            on_leave(self)
+
+    def _stop(self) -> None:
+        for task in (self._task, *self._readers.values()):
+            task.cancel()
+
+    def _matches(self, listed: ListedStream) -> bool:
+        wanted = self._metadata
+        return wanted is None or listed.metadata.get(wanted[0]) == wanted[1]
+
+    async def _tell_all(self) -> None:
+        try:
+            await self._tell_missed()
+            while True:
+                for change in await self._feed.changes(self._count):
+                    self._count += 1
+                    await self._tell(change)
+        except ServiceError:
+            await self._queue.put(None)
+
+    async def _tell_missed(self) -> None:
+        """Tell what happened since the cursor, up to where the feed was."""
+        after, known = self.cursor.running, dict(self.cursor.read)
+        missed: Sequence[ListedStream] = ()
+        if self.cursor.ended < self._at[1]:
+            missed = await self._feed.ended(self.cursor.ended, self._at[1])
+        running = [one for one in self._running if self._matches(one)]
+        for one in running:
+            if one.position.at > after:
+                await self._queue.put(Started(one))
+            self._begin(one.stream)
+        for one in missed:
+            await self._tell(Ended(one))
+        there = [one.stream for one in running]
+        for stream in known.keys() - {*there, *(one.stream for one in missed)}:
+            await self._queue.put(Removed(stream))
+        await self._queue.put(Ready(there, self._at, len(missed) < MAX_MISSED))
+
+    async def _tell(self, change: Change) -> None:
+        """Tell a change, an end after the events of its stream."""
+        if isinstance(change, Removed):
+            self._end(change.stream)
+        elif not self._matches(change.listed):
+            return
+        elif isinstance(change, Ended) and self._events:
+            stream = change.listed.stream
+            if stream in self._reading:
+                await asyncio.wait({self._readers[stream]})
+            else:  # it waits for a place, or began and ended between two polls
+                self._end(stream)
+                await self._read(stream)
+            self._end(stream)
+        await self._queue.put(change)
+        if isinstance(change, Started):
+            self._begin(change.listed.stream)
+
+    def _begin(self, stream: str) -> None:
+        if self._events:
+            self._readers[stream] = asyncio.create_task(self._read_in_turn(stream))
+
+    def _end(self, stream: str) -> None:
+        if (task := self._readers.pop(stream, None)) is not None:
+            task.cancel()
+        if stream in self._reading:
+            self._reading.remove(stream)
+            self._places.release()
+
+    async def _read_in_turn(self, stream: str) -> None:
+        await self._places.acquire()
+        self._reading.add(stream)  # until its end is told, so that cursors stay short
+        await self._read(stream)
+
+    async def _read(self, stream: str) -> None:
+        """Tell the events of a stream, from the cursor to its end."""
+        while True:
+            try:
+                await self._read_on(stream, self.cursor.read.get(stream, 0))
+                return
+            except RequestError as error:
+                if error.code == "conflict":
+                    await self._queue.put(Lost(stream))
+                return  # of one that is gone the feed tells
+            except ServiceError:
+                await asyncio.sleep(AGAIN_S)
+
+    async def _read_on(self, stream: str, after: int) -> None:
+        found = await self._streams.get(stream, after=after)
+        state = found.state
+        reader = found.attach(self._address).reader
+        try:
+            while True:
+                events = await reader.read(after, timeout_s=POLL_S * SWEEP)
+                if events:
+                    end = cursor_after(after, events)
+                    await self._queue.put(Output(stream, end - len(events), events))
+                    after = end
+                    if isinstance(events[-1], StreamEnd):
+                        return
+                elif state.ended and after >= state.last:
+                    return
+        finally:
+            reader.leave()
+
+
+class Watchers(Observer):
+    """The watchers of this process."""
+
+    def __init__(self, parts: Parts, shutdown: Shutdown, *, max_watchers: int) -> None:
+        self._parts = parts
+        self._shutdown = shutdown
+        self._max_watchers = max_watchers
+        self._feeds: dict[str, OwnerFeed] = {}
+        self._observes = False
+
+    def started(self, info: StreamInfo) -> None:
+        if (feed := self._feeds.get(info.owner)) is not None:
+            feed.wake()
+
+    def ended(self, ended: StreamEnded) -> None:
+        self.started(ended.info)
+
+    async def join(
+        self,
+        owner: str,
+        streams: "OwnedStreams",
+        cursor: WatchCursor | None,
+        *,
+        address: str,
+        events: bool,
+        metadata: tuple[str, str] | None,
+    ) -> Watcher:
+        """Add a watcher of an owner's streams.
+
+        Raises:
+            ServiceError: `overloaded`, the owner has too many, or shutting down; `rate_limited`,
+                its client reads too many streams; `internal`, the log cannot be read.
+        """
+        if self._shutdown.draining:
+            raise shutting_down()
+        admission = self._parts.admission
+        admission.check_readers(address)
+        if not self._observes:  # a process without watchers pays nothing
+            self._observes = True
+            self._parts.observer.add(self)
+        if (feed := self._feeds.get(owner)) is None:
+            feed = self._feeds[owner] = OwnerFeed(owner, self._parts.event_log)
+        feed.users += 1
+        try:
+            await asyncio.shield(feed.first_poll)
+            if len(feed.watchers) >= self._max_watchers:
+                raise ServiceError(
+                    "overloaded",
+                    f"the streams have {len(feed.watchers)} watchers, which is the limit "
+                    "(max_readers)",
+                    retry_after_s=5,
+                )
+        except BaseException:
+            self._release(owner, feed)
+            raise
+        admission.add_reader(address)
+
+        def leave(watcher: Watcher) -> None:
+            admission.remove_reader(address)
+            feed.watchers.remove(watcher)
+            self._release(owner, feed)
+
+        watcher = Watcher(
+            feed,
+            streams,
+            cursor,
+            address=address,
+            events=events,
+            metadata=metadata,
+            on_leave=leave,
+        )
+        feed.watchers.add(watcher)
+        return watcher
+
+    def close(self) -> None:
+        """End all watches: their clients go to another process."""
+        for feed in self._feeds.values():
+            for watcher in feed.watchers:
+                watcher.close()
+
+    def _release(self, owner: str, feed: OwnerFeed) -> None:
+        feed.users -= 1
+        if not feed.users:
+            del self._feeds[owner]
+            feed.close()
