@@ -35,6 +35,7 @@ from .generation import Accepted
 from .monitoring import Echo, ProcessStatus
 from .request import JSON_LINES, MAX_PAGE, PAGE
 from .single_call import TokenCount
+from .stream_watch import WatchEvent
 from .streams import CURSORS, ShareLink, ShareOptions, StreamList
 from .usage import MAX_NAME
 
@@ -303,7 +304,7 @@ class _Schemas:
     """The schemas of all types that requests and answers are made of."""
 
     def __init__(self) -> None:
-        kinds: list[Any] = [Problem, Event, CassetteHead, Result, Accepted, dict]
+        kinds: list[Any] = [Problem, Event, WatchEvent, CassetteHead, Result, Accepted, dict]
         kinds += [one.request_type for one in CLIENT_FORMATS.values()]
         for operation in _OPERATIONS.values():
             kinds += [operation.takes, *operation.answers.values()]
@@ -318,7 +319,7 @@ class _Schemas:
             assert word not in self.components, f"two types are called {word}"  # noqa: S101
             # Generators name what they make by the title.
             self.components[word] = {**_simplify(components[name]), "title": word}
-        self.components["Event"] = self._schemas[Event]
+        self.components |= {"Event": self._schemas[Event], "WatchEvent": self._schemas[WatchEvent]}
 
     def get(self, kind: Any) -> dict[str, Any]:
         """Return the schema of a type, or a reference to it."""

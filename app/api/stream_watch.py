@@ -43,21 +43,21 @@ MAX_RUNNING: Final = 1000
 """The most streams that a `watch.ready` names."""
 
 
-class StreamStarted(StreamSummary, tag_field="type", tag="stream.started"):
+class StartedStream(StreamSummary, tag_field="type", tag="stream.started"):
     """A stream has started, or ran when the watch began."""
 
 
-class StreamEnded(StreamSummary, tag_field="type", tag="stream.ended"):
+class EndedStream(StreamSummary, tag_field="type", tag="stream.ended"):
     """A stream has ended."""
 
 
-class StreamRemoved(msgspec.Struct, tag_field="type", tag="stream.removed"):
+class RemovedStream(msgspec.Struct, tag_field="type", tag="stream.removed"):
     """A stream was deleted, or has expired while its watcher was away."""
 
     stream: str
 
 
-class EventsLost(msgspec.Struct, tag_field="type", tag="events.lost"):
+class LostEvents(msgspec.Struct, tag_field="type", tag="events.lost"):
     """Events that the watcher has seen are lost: read the stream from its beginning."""
 
     stream: str
@@ -72,7 +72,7 @@ class WatchReady(msgspec.Struct, tag_field="type", tag="watch.ready", omit_defau
     """False if more streams have ended meanwhile than a watch tells."""
 
 
-WatchEvent = StreamStarted | StreamEnded | StreamRemoved | EventsLost | WatchReady
+WatchEvent = StartedStream | EndedStream | RemovedStream | LostEvents | WatchReady
 
 _encode = msgspec.json.Encoder().encode
 
@@ -110,13 +110,13 @@ class Frames:
 def _event(item: Started | Ended | Removed | Lost | Ready) -> WatchEvent:
     match item:
         case Started(listed):
-            return summarize(listed, StreamStarted)
+            return summarize(listed, StartedStream)
         case Ended(listed):
-            return summarize(listed, StreamEnded)
+            return summarize(listed, EndedStream)
         case Removed(stream):
-            return StreamRemoved(stream)
+            return RemovedStream(stream)
         case Lost(stream):
-            return EventsLost(stream)
+            return LostEvents(stream)
         case Ready(running, _, complete):
             return WatchReady([*running] if len(running) <= MAX_RUNNING else None, complete)
 
@@ -232,7 +232,7 @@ class StreamWatch(Endpoints):
             form = PingWriter.form
         if prefers_json_lines(request):
             form = JSON_LINES
-        cursors = [_cursor(text) for text in given_cursors(request)]
+        cursors = [_cursor(text) for text in given_cursors(request) if text]
         principal = principal_of(request)
         lasts_s = LONGEST_S
         if principal.expires_at is not None:

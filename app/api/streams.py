@@ -125,8 +125,8 @@ class Streams(Endpoints):
         if uncounted:
             check_admin(request, "uncounted: requires")
         # The newest: a client that reconnects may still have its first cursor in the URL.
-        given = [_cursor(text, client_format, stream) for text in given_cursors(request)]
-        after = max(given, default=None)
+        given = given_cursors(request)
+        after = max((_cursor(text, client_format, stream) for text in given if text), default=None)
         if start is not None and client_format.letter:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
@@ -198,11 +198,10 @@ def read_metadata(request: Request) -> tuple[str, str] | None:
     return None if wanted is None else (key, value)
 
 
-def given_cursors(request: Request) -> list[str]:
-    """Return all cursors that a request has."""
-    names = [name for name in CURSORS if name in request.query_params]
-    given = [last_event_id(request), *(read_query(request, name) for name in names)]
-    return [text for text in given if text]
+def given_cursors(request: Request) -> list[str | None]:
+    """Return the cursors that a request may have."""
+    given = [read_query(request, name) for name in CURSORS if name in request.query_params]
+    return [last_event_id(request), *given]
 
 
 def try_again(request: Request, error: ServiceError, http_settings: HttpSettings) -> Response:

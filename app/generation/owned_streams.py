@@ -15,7 +15,7 @@ from ..eventlog.stream_info import StreamInfo, scoped
 from ..events import Event, Stopper
 from ..identity.principal import Principal, check_may
 from ..requests import ChatRequest
-from .readers import BATCH
+from .readers import BATCH, Reader
 from .runs import Opened, Runs
 from .start_options import StartOptions
 from .starts import Starts
@@ -282,8 +282,12 @@ class OwnedStreams:
             ServiceError: as `Watchers.join` does.
         """
         self._check_listed("watched")
+
+        async def open_reader(stream: str, after: int) -> Reader:
+            return (await self.get(stream, after=after)).attach(address).reader
+
         return await self._watchers.join(
-            self._owner, self, cursor, address=address, events=events, metadata=metadata
+            self._owner, cursor, open_reader, address=address, events=events, metadata=metadata
         )
 
     def _check_listed(self, done: str) -> None:

@@ -8,8 +8,8 @@ changes at its own pace. With `events` it also reads the streams, as one of thei
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
 
 from ..errors import RelayError, RequestError, ServiceError, shutting_down
 from ..eventlog import EventLog
@@ -20,10 +20,8 @@ from ..eventlog.stream_info import StreamInfo
 from ..events import Event, StreamEnd
 from ..telemetry.observer import Observer
 from .parts import Parts
+from .readers import Reader
 from .shutdown import Shutdown
-
-if TYPE_CHECKING:
-    from .owned_streams import OwnedStreams
 
 POLL_S = 0.5
 """The time between two polls, for streams of other processes."""
@@ -91,6 +89,9 @@ class Lost(NamedTuple):
 
 Change = Started | Ended | Removed
 Item = Change | Ready | Output | Lost
+
+OpenReader = Callable[[str, int], Awaitable[Reader]]
+"""Adds a reader to a stream, after an event."""
 
 _CURSOR = re.compile(
     r"r(\d{1,20}(?:\.\d{1,20})?)e(\d{1,20}(?:\.\d{1,20})?)((?:~[\w-]{1,64}\.\d{1,20}){0,32})",
@@ -249,17 +250,15 @@ class Watcher:
     def __init__(
         self,
         feed: OwnerFeed,
-        streams: "OwnedStreams",
         cursor: WatchCursor | None,
+        open_reader: OpenReader,
         *,
-        address: str,
         events: bool,
         metadata: tuple[str, str] | None,
         on_leave: Callable[["Watcher"], None],
     ) -> None:
         self._feed = feed
-        self._streams = streams
-        self._address = address
+        self._open_reader = open_reader
         self._events = events
         self._metadata = metadata
         self._on_leave: Callable[[Watcher], None] | None = on_leave
@@ -378,9 +377,8 @@ class Watcher:
                 await asyncio.sleep(AGAIN_S)
 
     async def _read_on(self, stream: str, after: int) -> None:
-        found = await self._streams.get(stream, after=after)
-        state = found.state
-        reader = found.attach(self._address).reader
+        reader = await self._open_reader(stream, after)
+        state = reader.found
         try:
             while True:
                 events = await reader.read(after, timeout_s=POLL_S * SWEEP)
@@ -416,8 +414,8 @@ class Watchers(Observer):
     async def join(
         self,
         owner: str,
-        streams: "OwnedStreams",
         cursor: WatchCursor | None,
+        open_reader: OpenReader,
         *,
         address: str,
         events: bool,
@@ -460,9 +458,8 @@ class Watchers(Observer):
 
         watcher = Watcher(
             feed,
-            streams,
             cursor,
-            address=address,
+            open_reader,
             events=events,
             metadata=metadata,
             on_leave=leave,
