@@ -161,6 +161,7 @@ class OwnerFeed:
         self._polls = 0
         self._woken = asyncio.Event()
         self._changed = asyncio.Event()
+        self._polling = asyncio.Lock()
         self.first_poll = asyncio.create_task(self._poll())
         self._task = asyncio.create_task(self._keep())
 
@@ -170,6 +171,20 @@ class OwnerFeed:
     def close(self) -> None:
         self.first_poll.cancel()
         self._task.cancel()
+
+    async def catch_up(self, cursor: WatchCursor | None) -> None:
+        """Poll, if a client has come from a process that knew more, or is the first.
+
+        Raises:
+            ServiceError: the log cannot be read.
+        """
+        await asyncio.shield(self.first_poll)
+        if cursor is not None and (
+            cursor.running > self.at.running
+            or cursor.ended > self.at.ended
+            or not cursor.read.keys() <= self.running.keys()
+        ):
+            await self._poll()
 
     async def changes(self, after: int) -> Sequence[Change]:
         """Return the changes after the first so many, once there are some.
@@ -201,6 +216,10 @@ class OwnerFeed:
             await asyncio.sleep(PAUSE_S)
 
     async def _poll(self) -> None:
+        async with self._polling:
+            await self._read_news()
+
+    async def _read_news(self) -> None:
         whole, first = self._polls % SWEEP == 0, self._polls == 0
         if first:
             newest = await self._log.list_streams(self._owner, ListPosition(ended=True), limit=1)
@@ -438,7 +457,7 @@ class Watchers(Observer):
             feed = self._feeds[owner] = OwnerFeed(owner, self._parts.event_log)
         feed.users += 1
         try:
-            await asyncio.shield(feed.first_poll)
+            await feed.catch_up(cursor)
             if len(feed.watchers) >= self._max_watchers:
                 raise ServiceError(
                     "overloaded",

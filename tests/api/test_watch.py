@@ -19,7 +19,7 @@ from app.testing.upstream import (
     serve_upstream,
     text,
 )
-from tests.api.asking import Asked, altering, serve_asked
+from tests.api.asking import Asked, serve_asked
 from tests.serving import HELLO
 from tests.waiting import until
 from tests.watching import Told, watching
