@@ -1,7 +1,6 @@
 """`GET /v1/streams/watch`: starts, ends and events of the caller's streams as they happen."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Final
@@ -236,7 +235,7 @@ class StreamWatch(Endpoints):
         principal = principal_of(request)
         lasts_s = LONGEST_S
         if principal.expires_at is not None:
-            lasts_s = min(lasts_s, principal.expires_at - time.time())
+            lasts_s = min(lasts_s, principal.expires_at - self._hub.clock.wall())
         try:
             watcher = await self._streams_of(request).watch(
                 # The newest: a client that reconnects may still have its first one in the URL.
