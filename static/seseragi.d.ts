@@ -376,6 +376,34 @@ export function forgetCredential(credential: CallOptions['credential']): void;
 /** List the streams of who asks, to find on another device what runs: running ones, then ended ones, the newest first. */
 export function listStreams(options?: ListOptions): Promise<StreamList>;
 
+/** What a watch tells of a stream, or that it is up to date (`running`: all streams that run, unless they are too many). */
+export type WatchEvent =
+  | (ListedStream & { type: 'stream.started' | 'stream.ended' })
+  | { type: 'stream.removed' | 'events.lost'; stream: string }
+  | { type: 'watch.ready'; running?: string[]; complete?: boolean }
+  | (StreamEvent & { stream: string });
+
+export interface Watched {
+  /** A cursor over all streams, for `after`. */
+  id: string;
+  event: WatchEvent;
+}
+
+export interface WatchOptions extends CallOptions {
+  streamsUrl?: string;
+  /** `key:value`: only streams with this metadata. */
+  metadata?: string;
+  /** Also the events of the streams, each with its `stream`: one connection serves any number of answers. */
+  events?: boolean;
+  /** The `id` of the last event seen. Without it, the streams that run now come first. */
+  after?: string;
+  /** Silence after which a connection counts as lost, by default 45 s. */
+  stallMs?: number;
+}
+
+/** Watch the streams of who asks, on all devices, until the signal is aborted or the loop is left. */
+export function watchStreams(options?: WatchOptions): AsyncGenerator<Watched, void, void>;
+
 /**
  * Stop a generation by its id or its `cancel_url`. Readers still get its `stream.end`, `cancelled`.
  * What it sends outlives the page, so that it may be called as a page is being closed.

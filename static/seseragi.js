@@ -35,6 +35,8 @@
 /** @typedef {import('./seseragi.d.ts').StartedStream} StartedStream */
 /** @typedef {import('./seseragi.d.ts').StreamEvent} StreamEvent */
 /** @typedef {import('./seseragi.d.ts').StreamList} StreamList */
+/** @typedef {import('./seseragi.d.ts').Watched} Watched */
+/** @typedef {import('./seseragi.d.ts').WatchOptions} WatchOptions */
 
 // What a relay serves knows that relay; what a bundler or Node has asks the page's own host. (As
 // `new URL(..., import.meta.url)` a bundler would take it for a file.)
@@ -1118,6 +1120,44 @@ export async function listStreams({ streamsUrl = besides(CHAT_URL), status, meta
   const list = await response.json().catch(() => null);
   if (!Array.isArray(list?.data)) throw new SeseragiError('invalid_response', 'expected a list of streams', { status: response.status });
   return list;
+}
+
+/**
+ * Watch the streams of who asks: their starts and ends, and with `events` what they say, over any
+ * number of connections. It ends only by its signal, when the loop is left, or when it is refused.
+ * @param {WatchOptions} [options]
+ * @returns {AsyncGenerator<Watched, void, void>}
+ */
+export async function* watchStreams({ streamsUrl = besides(CHAT_URL), metadata, events, after = '', stallMs = STALL_MS, ...options } = {}) {
+  const query = new URLSearchParams({ ...(metadata && { metadata }), ...(events && { events: 'true' }) });
+  const fixed = { accept: 'text/event-stream' };
+  for (let retryMs = RETRY_MS, failures = 0; ; failures += 1) {
+    let connection, askedMs = 0;
+    try {
+      const response = await call(`${streamsUrl}/watch?${query}`, {}, { ...fixed, 'last-event-id': after || undefined }, options);
+      const opened = connection = new Connection(response);
+      for (;;) {
+        const timer = setTimeout(() => opened.close(), stallMs);
+        const messages = await opened.read().catch(() => null).finally(() => clearTimeout(timer));
+        throwIfAborted(options.signal);
+        if (!messages) break; // it has ended, or broke
+        for (const { id, data } of messages) {
+          failures = 0;
+          after = id;
+          yield { id, event: /** @type {any} */ (parseEvent(data)) };
+        }
+      }
+      retryMs = connection.retryMs ?? retryMs;
+    } catch (error) {
+      throwIfAborted(options.signal);
+      if (!(error instanceof SeseragiError && mayPass(error))) throw error;
+      askedMs = (error.retryAfterS ?? 0) * 1000;
+    } finally {
+      await connection?.close();
+    }
+    const waitMs = Math.max(askedMs, Math.min(retryMs * 2 ** failures, LONGEST_DELAY_MS) * (1 + Math.random()) / 2);
+    await unlessAborted(new Promise((resolve) => { setTimeout(resolve, Math.min(waitMs, LONGEST_TIMEOUT_MS)); }), options.signal);
+  }
 }
 
 /**

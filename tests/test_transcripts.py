@@ -6,14 +6,19 @@ from asyncio.subprocess import PIPE
 
 import pytest
 
+from tests.api.asking import serve_asked
 from tests.needs import program
-from tests.serving import Relay, serve_relay
+from tests.serving import HELLO, Relay, serve_relay
 from tests.test_docs import PROTOCOL, README, block
+from tests.watching import watching
 
 pytestmark = pytest.mark.proving
 
 ID = re.compile(r"\bst_[\w-]{22}\b")
+PLACES = re.compile(r"\br[\d.]+e[\d.]+")
 VARYING = (
+    (PLACES, "rPLACEePLACE"),
+    (re.compile(r'("(?:started|ended)_at":)[\d.]+'), r"\1TIME"),
     (ID, "st_ID"),
     (re.compile(r"\breq_[0-9a-f]{24}\b"), "req_ID"),
     (re.compile(r"(?m)^date: .*$"), "date: DATE"),
@@ -74,3 +79,17 @@ async def test_transcripts_of_a_stream_and_its_resume():
         for name in ("resume", "after"):
             command, shown = transcript(name)
             assert alike(shown) == alike(await show(relay, command, stream_of(stream)))
+
+
+async def test_transcript_of_a_watch(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("app.api.stream_watch.LONGEST_S", 0.5)
+    async with serve_asked() as asked:
+        async with watching(asked.relay.client) as watched:
+            await watched.until("watch.ready")
+            at = watched.id
+        body = {**HELLO, "model": "demo", "max_output_tokens": 3, "metadata": {"chat": "tea"}}
+        reply = await asked.by("ann", "POST", "/v1/chat", json=body)
+        assert b"stream.end" in reply.content
+        command, shown = transcript("watch")
+        command = PLACES.sub(at, command).replace("ssk_...", "ann")
+        assert alike(shown) == alike(await show(asked.relay, command))

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import test from 'node:test';
 
-import { EVENT_TYPES, SeseragiError, cancel, chat, listStreams, readEvents, startAsync } from '../../static/seseragi.js';
+import { EVENT_TYPES, SeseragiError, cancel, chat, listStreams, readEvents, startAsync, watchStreams } from '../../static/seseragi.js';
 
 const REQUEST = { model: 'demo', messages: [{ role: 'user', content: 'こんにちは' }] };
 const SSE = { 'content-type': 'text/event-stream; charset=utf-8', 'stream-id': 'st_x', 'x-request-id': 'rq_1' };
@@ -361,6 +361,48 @@ test('startAsync refuses an answer that is not 202', async (t) => {
   });
 
   await assert.rejects(() => startAsync(REQUEST, { url: base }), { name: 'SeseragiError', code: 'invalid_response' });
+});
+
+test('watchStreams tells each event once over connections that end, break, stall and are refused', async (t) => {
+  const frame = (id, event) => `retry: 1\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\nid: ${id}\n\n`;
+  const started = (stream) => ({ type: 'stream.started', stream });
+  const bodies = [
+    (response) => response.end(frame('r1e0', started('st_1'))),
+    (response) => response.write(frame('r2e0', started('st_2')), () => response.socket.destroy()),
+    (response) => response.end('retry: 1\n\n'),
+    (response) => response.write(frame('r3e0', started('st_3'))), // and nothing more
+    (response) => response.write(frame('r4e0', started('st_4'))),
+  ];
+  const asked = [];
+  const server = http.createServer((request, response) => {
+    asked.push([request.url, request.headers['last-event-id']]);
+    if (asked.length === 2) return response.writeHead(503).end();
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    return bodies.shift()(response);
+  }).listen(0);
+  await once(server, 'listening');
+  t.after(() => { server.closeAllConnections(); server.close(); });
+  const streamsUrl = `http://localhost:${server.address().port}/v1/streams`;
+
+  const told = [];
+  for await (const { id, event } of watchStreams({ streamsUrl, events: true, metadata: 'chat:a', stallMs: 200 })) {
+    told.push([id, event.stream]);
+    if (told.length === 4) break;
+  }
+  assert.deepEqual(told, [['r1e0', 'st_1'], ['r2e0', 'st_2'], ['r3e0', 'st_3'], ['r4e0', 'st_4']]);
+  assert.deepEqual(asked.map(([, id]) => id), [undefined, 'r1e0', 'r1e0', 'r2e0', 'r2e0', 'r3e0']);
+  assert.ok(asked.every(([url]) => url === '/v1/streams/watch?metadata=chat%3Aa&events=true'));
+});
+
+test('watchStreams ends by its signal, and by a refusal that stays one', async () => {
+  const leave = new AbortController();
+  const held = { fetch: async (url, { signal }) => new Response(new ReadableStream({
+    start(controller) { signal.addEventListener('abort', () => controller.error(signal.reason)); },
+  }), { headers: { 'content-type': 'text/event-stream' } }) };
+  setTimeout(() => leave.abort(new Error('left')), 10);
+  await assert.rejects(() => watchStreams({ ...held, streamsUrl: 'http://relay.test', signal: leave.signal }).next(), /left/);
+  const fetch = async () => Response.json({ code: 'forbidden', detail: 'no' }, { status: 403 });
+  await assert.rejects(() => watchStreams({ fetch, streamsUrl: 'http://relay.test' }).next(), { code: 'forbidden' });
 });
 
 test('listStreams asks for a page of a list, and takes nothing else for one', async (t) => {
