@@ -102,7 +102,7 @@ async def relay(
             reservations=Reservations(LimitsConfig(), PriceBook(())),
             settlements=Settlements(PriceBook(())),
             admission=Admission(Shares(), max_streams=1, clock=SYSTEM.monotonic),
-            observer=observer or Observers(),
+            observer=Observers([] if observer is None else [observer]),
             via_name=ViaName(),
             clock=SYSTEM,
         ),

@@ -11,6 +11,8 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from ..errors import RelayError, RequestError, ServiceError, shutting_down
 from ..eventlog import EventLog
 from ..eventlog.contract import cursor_after
@@ -35,42 +37,38 @@ SWEEP = 10
 PAGES: Final = (10, 100)
 """The limits of the first page of a poll, which nearly always suffices, and of the others."""
 
-MAX_MISSED = 10_000
-"""The most ended streams that a watch which resumes is told."""
-
 MAX_CHANGES = 10_000
-"""The changes that a feed keeps: a watcher further behind has to come back with its cursor."""
+"""The most entries that a poll reads, and the changes that a feed keeps for its watchers."""
 
 MAX_READ = 16
 """The streams whose events one watch reads at once."""
+
+MAX_RUNNING: Final = 1000
+"""The most streams that a `WatchReady` names."""
 
 AGAIN_S = 1.0
 """When a stream is tried again that has too many readers now."""
 
 
-class Started(NamedTuple):
-    listed: ListedStream
-
-
-class Ended(NamedTuple):
-    listed: ListedStream
-
-
-class Removed(NamedTuple):
-    """A stream that ran was deleted, or has expired since."""
+class StreamRemoved(msgspec.Struct, tag_field="type", tag="stream.removed"):
+    """A stream was deleted, or has expired while its watcher was away."""
 
     stream: str
 
 
-class Ready(NamedTuple):
-    """The watch is up to date."""
+class EventsLost(msgspec.Struct, tag_field="type", tag="events.lost"):
+    """Events that the watcher has seen are lost: read the stream from its beginning."""
 
-    running: Sequence[str]
-    """All streams that run."""
-    at: tuple[float, float]
-    """The newest places."""
-    complete: bool
-    """Whether it was told all that ended since its cursor."""
+    stream: str
+
+
+class WatchReady(msgspec.Struct, tag_field="type", tag="watch.ready", omit_defaults=True):
+    """The watcher is up to date."""
+
+    running: list[str] | None = None
+    """All streams that run; None if they are too many."""
+    complete: bool = True
+    """False if more streams have ended meanwhile than a watch tells."""
 
 
 class Output(NamedTuple):
@@ -81,36 +79,25 @@ class Output(NamedTuple):
     events: Sequence[Event]
 
 
-class Lost(NamedTuple):
-    """The events of a stream cannot be read on from the cursor."""
+Change = ListedStream | StreamRemoved
+"""A stream that runs or has ended, by its position, or is gone."""
 
-    stream: str
-
-
-Change = Started | Ended | Removed
-Item = Change | Ready | Output | Lost
+Item = Change | WatchReady | Output | EventsLost
 
 OpenReader = Callable[[str, int], Awaitable[Reader]]
 """Adds a reader to a stream, after an event."""
 
-_CURSOR = re.compile(
-    r"r(\d{1,20}(?:\.\d{1,20})?)e(\d{1,20}(?:\.\d{1,20})?)((?:~[\w-]{1,64}\.\d{1,20}){0,32})",
-    re.ASCII,
-)
+_PLACE = r"(\d{1,20}(?:\.\d{1,20})?)"
+_CURSOR = re.compile(rf"r{_PLACE}e{_PLACE}((?:~[\w-]{{1,64}}\.\d{{1,20}}){{0,32}})", re.ASCII)
 
 
-class WatchCursor:
+class WatchCursor(msgspec.Struct):
     """What a watch was told: the starts and ends up to two places, and events of some streams."""
 
-    __slots__ = ("ended", "read", "running")
-
-    def __init__(
-        self, running: float = 0.0, ended: float = 0.0, read: dict[str, int] | None = None
-    ) -> None:
-        self.running = running
-        self.ended = ended
-        self.read = read or {}
-        """By stream the number of its last event, until its end is told."""
+    running: float = 0.0
+    ended: float = 0.0
+    read: dict[str, int] = {}
+    """By stream the number of its last event, until its end is told."""
 
     def __str__(self) -> str:
         read = "".join(f"~{stream}.{number}" for stream, number in self.read.items())
@@ -118,30 +105,26 @@ class WatchCursor:
 
     def note(self, item: Item) -> None:
         """Advance over an item that is told."""
-        match item:
-            case Started(listed):
-                self.running = max(self.running, listed.position.at)
-            case Ended(listed):
-                self.ended = max(self.ended, listed.position.at)
-                self.read.pop(listed.stream, None)
-            case Ready(at=at):  # a cursor of another log may be beyond it
-                self.running, self.ended = at
-            case Removed(stream) | Lost(stream):
-                self.read.pop(stream, None)
-            case Output(stream, after, events):
-                self.read.pop(stream, None)  # it becomes the last
-                self.read[stream] = after + len(events)
+        if isinstance(item, WatchReady):
+            return
+        number = self.read.pop(item.stream, 0)
+        if isinstance(item, Output):  # it becomes the last
+            self.read[item.stream] = item.after + len(item.events)
+        elif isinstance(item, ListedStream) and item.position.ended:
+            self.ended = max(self.ended, item.position.at)
+        elif isinstance(item, ListedStream):
+            self.running = max(self.running, item.position.at)
+            if number:
+                self.read[item.stream] = number
 
 
 def parse_cursor(text: str) -> WatchCursor | None:
     """Read what `str` has made of a cursor; None for anything else."""
-    match = _CURSOR.fullmatch(text)
-    if match is None:
+    if (match := _CURSOR.fullmatch(text)) is None:
         return None
     read = (one.rpartition(".") for one in match[3].split("~")[1:])
-    return WatchCursor(
-        float(match[1]), float(match[2]), {stream: int(number) for stream, _, number in read}
-    )
+    numbers = {stream: int(number) for stream, _, number in read}
+    return WatchCursor(float(match[1]), float(match[2]), numbers)
 
 
 class OwnerFeed:
@@ -159,25 +142,14 @@ class OwnerFeed:
         self.count = 0
         """How many changes there were."""
         self._polls = 0
-        self._woken = asyncio.Event()
-        self._changed = asyncio.Event()
         self._polling = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self.woken = asyncio.Event()
         self.first_poll = asyncio.create_task(self._poll())
-        self._task = asyncio.create_task(self._keep())
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    def close(self) -> None:
-        self.first_poll.cancel()
-        self._task.cancel()
+        self.task = asyncio.create_task(self._keep())
 
     async def catch_up(self, cursor: WatchCursor | None) -> None:
-        """Poll, if a client has come from a process that knew more, or is the first.
-
-        Raises:
-            ServiceError: the log cannot be read.
-        """
+        """Poll, if it is the first time, or a client has come from a process that knew more."""
         await asyncio.shield(self.first_poll)
         if cursor is not None and (
             cursor.running > self.at.running
@@ -194,73 +166,65 @@ class OwnerFeed:
         """
         while self.count == after:
             await self._changed.wait()
-        behind = self.count - after
-        if behind > len(self._changes):
+        if self.count - after > len(self._changes):
             raise ServiceError("overloaded", "the watch is too far behind; connect again")
-        return self._changes[-behind:]
+        return self._changes[after - self.count :]
 
     async def ended(self, after: float, until: float = float("inf")) -> list[ListedStream]:
         """Return the streams that ended between two places, the first one first."""
-        found = await self._read(after, ended=True, most=MAX_MISSED)
-        return [one for one in found if one.position.at <= until]
+        return [one for one in await self._read(after, ended=True) if one.position.at <= until]
 
     async def _keep(self) -> None:
         await asyncio.wait({self.first_poll})
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
-                    await self._woken.wait()
-            self._woken.clear()
+                    await self.woken.wait()
+            self.woken.clear()
             with contextlib.suppress(RelayError):  # the next one finds what this one has not
                 await self._poll()
             await asyncio.sleep(PAUSE_S)
 
     async def _poll(self) -> None:
         async with self._polling:
-            await self._read_news()
+            whole, first = self._polls % SWEEP == 0, self._polls == 0
+            if first and (newest := await self._page(ListPosition(ended=True), 1)):
+                self.at.ended = newest[0].position.at
+            # In this order, so that one that ends meanwhile is in one of them.
+            running = await self._read(0.0 if whole else self.at.running)
+            ended = [] if first else await self.ended(self.at.ended)
+            self._polls += 1
+            changes: list[Change] = [one for one in running if one.stream not in self.running]
+            changes += ended
+            if whole:
+                there = {one.stream for one in (*running, *ended)}
+                changes += [StreamRemoved(one) for one in self.running if one not in there]
+            for change in changes:
+                self.at.note(change)
+                self.running.pop(change.stream, None)
+                if isinstance(change, ListedStream) and not change.position.ended:
+                    self.running[change.stream] = change
+            if changes and not first:
+                self._changes = [*self._changes[-MAX_CHANGES:], *changes]
+                self.count += len(changes)
+                self._changed.set()
+                self._changed = asyncio.Event()
 
-    async def _read_news(self) -> None:
-        whole, first = self._polls % SWEEP == 0, self._polls == 0
-        if first:
-            newest = await self._log.list_streams(self._owner, ListPosition(ended=True), limit=1)
-            self.at.ended = newest[0].position.at if newest else 0.0
-        # In this order, so that one that ends meanwhile is in one of them.
-        running = await self._read(0.0 if whole else self.at.running)
-        ended = [] if first else await self.ended(self.at.ended)
-        self._polls += 1
-        changes: list[Change] = [Started(one) for one in running if one.stream not in self.running]
-        changes += map(Ended, ended)
-        if whole:
-            there = {one.stream for one in (*running, *ended)}
-            changes += [Removed(stream) for stream in self.running if stream not in there]
-        for change in changes:
-            self.at.note(change)
-            if isinstance(change, Started):
-                self.running[change.listed.stream] = change.listed
-            elif isinstance(change, Ended):
-                self.running.pop(change.listed.stream, None)
-            else:
-                del self.running[change.stream]
-        if changes and not first:
-            self._changes = [*self._changes[-MAX_CHANGES:], *changes]
-            self.count += len(changes)
-            self._changed.set()
-            self._changed = asyncio.Event()
-
-    async def _read(
-        self, down_to: float, *, ended: bool = False, most: int = MAX_CHANGES
-    ) -> list[ListedStream]:
+    async def _read(self, down_to: float, *, ended: bool = False) -> list[ListedStream]:
         """Return the entries of a part after a place, the first one first."""
         found: list[ListedStream] = []
         after, limit = ListPosition(ended=ended), PAGES[0]
-        while len(found) < most:
-            page = await self._log.list_streams(self._owner, after, limit=limit)
+        while len(found) < MAX_CHANGES:
+            page = await self._page(after, limit)
             new = [one for one in page if one.position.at > down_to]
             found += new
             if len(page) < limit or len(new) < len(page):
                 break
             after, limit = page[-1].position, PAGES[1]
         return found[::-1]
+
+    async def _page(self, after: ListPosition, limit: int) -> Sequence[ListedStream]:
+        return await self._log.list_streams(self._owner, after, limit=limit)
 
 
 class Watcher:
@@ -282,18 +246,21 @@ class Watcher:
         self._metadata = metadata
         self._on_leave: Callable[[Watcher], None] | None = on_leave
         self._count = feed.count
-        self._running = list(feed.running.values())
+        self._running = [one for one in feed.running.values() if self._matches(one)]
         self._at = feed.at.running, feed.at.ended
-        self.cursor = WatchCursor(0.0, feed.at.ended) if cursor is None else cursor
+        self.cursor = cursor or WatchCursor(0.0, feed.at.ended)
         self._queue: asyncio.Queue[Item | None] = asyncio.Queue(maxsize=1)
         self._places = asyncio.Semaphore(MAX_READ)
         self._reading: set[str] = set()
+        """Those that have a place, until their ends are told: so cursors stay short."""
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._task = asyncio.create_task(self._tell_all())
 
     async def next(self) -> Item | None:
         """Return the next item; None if the watch is over, and the client has to come back."""
         item = await self._queue.get()
+        if isinstance(item, WatchReady):  # a cursor of another log may be beyond it
+            self.cursor.running, self.cursor.ended = self._at
         if item is not None:
             self.cursor.note(item)
         return item
@@ -332,42 +299,38 @@ class Watcher:
 
     async def _tell_missed(self) -> None:
         """Tell what happened since the cursor, up to where the feed was."""
-        after, known = self.cursor.running, dict(self.cursor.read)
-        missed: Sequence[ListedStream] = ()
+        after, known = self.cursor.running, set(self.cursor.read)
+        missed: list[ListedStream] = []
         if self.cursor.ended < self._at[1]:
             missed = await self._feed.ended(self.cursor.ended, self._at[1])
-        running = [one for one in self._running if self._matches(one)]
-        for one in running:
-            if one.position.at > after:
-                await self._queue.put(Started(one))
-            self._begin(one.stream)
+        running = [one.stream for one in self._running]
+        for one in self._running:
+            await self._tell(one, known=one.position.at <= after)
         for one in missed:
-            await self._tell(Ended(one))
-        there = [one.stream for one in running]
-        for stream in known.keys() - {*there, *(one.stream for one in missed)}:
-            await self._queue.put(Removed(stream))
-        await self._queue.put(Ready(there, self._at, len(missed) < MAX_MISSED))
+            await self._tell(one)
+        for stream in known.difference(running, (one.stream for one in missed)):
+            await self._queue.put(StreamRemoved(stream))
+        named = running if len(running) <= MAX_RUNNING else None
+        await self._queue.put(WatchReady(named, complete=len(missed) < MAX_CHANGES))
 
-    async def _tell(self, change: Change) -> None:
-        """Tell a change, an end after the events of its stream."""
-        if isinstance(change, Removed):
-            self._end(change.stream)
-        elif not self._matches(change.listed):
-            return
-        elif isinstance(change, Ended) and self._events:
-            stream = change.listed.stream
-            if stream in self._reading:
-                await asyncio.wait({self._readers[stream]})
-            else:  # it waits for a place, or began and ended between two polls
-                self._end(stream)
-                await self._read(stream)
+    async def _tell(self, change: Change, *, known: bool = False) -> None:
+        """Tell a change, unless it is known, and read the stream: to its end before its end."""
+        stream, ended = change.stream, isinstance(change, StreamRemoved)
+        if isinstance(change, ListedStream):
+            ended = change.position.ended
+            if not self._matches(change):
+                return
+            if ended and self._events:
+                if stream in self._reading:
+                    await asyncio.wait({self._readers[stream]})
+                else:  # it waits for a place, or began and ended between two polls
+                    self._end(stream)
+                    await self._read(stream)
+        if ended:
             self._end(stream)
-        await self._queue.put(change)
-        if isinstance(change, Started):
-            self._begin(change.listed.stream)
-
-    def _begin(self, stream: str) -> None:
-        if self._events:
+        if not known:
+            await self._queue.put(change)
+        if self._events and not ended:
             self._readers[stream] = asyncio.create_task(self._read_in_turn(stream))
 
     def _end(self, stream: str) -> None:
@@ -379,7 +342,7 @@ class Watcher:
 
     async def _read_in_turn(self, stream: str) -> None:
         await self._places.acquire()
-        self._reading.add(stream)  # until its end is told, so that cursors stay short
+        self._reading.add(stream)
         await self._read(stream)
 
     async def _read(self, stream: str) -> None:
@@ -390,7 +353,7 @@ class Watcher:
                 return
             except RequestError as error:
                 if error.code == "conflict":
-                    await self._queue.put(Lost(stream))
+                    await self._queue.put(EventsLost(stream))
                 return  # of one that is gone the feed tells
             except ServiceError:
                 await asyncio.sleep(AGAIN_S)
@@ -399,16 +362,14 @@ class Watcher:
         reader = await self._open_reader(stream, after)
         state = reader.found
         try:
-            while True:
+            while not (state.ended and after >= state.last):
                 events = await reader.read(after, timeout_s=POLL_S * SWEEP)
+                end = cursor_after(after, events)
                 if events:
-                    end = cursor_after(after, events)
                     await self._queue.put(Output(stream, end - len(events), events))
-                    after = end
                     if isinstance(events[-1], StreamEnd):
                         return
-                elif state.ended and after >= state.last:
-                    return
+                after = end
         finally:
             reader.leave()
 
@@ -425,7 +386,7 @@ class Watchers(Observer):
 
     def started(self, info: StreamInfo) -> None:
         if (feed := self._feeds.get(info.owner)) is not None:
-            feed.wake()
+            feed.woken.set()
 
     def ended(self, ended: StreamEnded) -> None:
         self.started(ended.info)
@@ -458,13 +419,9 @@ class Watchers(Observer):
         feed.users += 1
         try:
             await feed.catch_up(cursor)
-            if len(feed.watchers) >= self._max_watchers:
-                raise ServiceError(
-                    "overloaded",
-                    f"the streams have {len(feed.watchers)} watchers, which is the limit "
-                    "(max_readers)",
-                    retry_after_s=5,
-                )
+            if (watchers := len(feed.watchers)) >= self._max_watchers:
+                message = f"the streams have {watchers} watchers, which is the limit (max_readers)"
+                raise ServiceError("overloaded", message, retry_after_s=5)
         except BaseException:
             self._release(owner, feed)
             raise
@@ -476,12 +433,7 @@ class Watchers(Observer):
             self._release(owner, feed)
 
         watcher = Watcher(
-            feed,
-            cursor,
-            open_reader,
-            events=events,
-            metadata=metadata,
-            on_leave=leave,
+            feed, cursor, open_reader, events=events, metadata=metadata, on_leave=leave
         )
         feed.watchers.add(watcher)
         return watcher
@@ -496,4 +448,5 @@ class Watchers(Observer):
         feed.users -= 1
         if not feed.users:
             del self._feeds[owner]
-            feed.close()
+            feed.first_poll.cancel()
+            feed.task.cancel()
