@@ -33,6 +33,8 @@ export interface ToolCallPart {
   name: string;
   /** JSON text, a beginning of it until `done`: `parsePartial` reads that too. */
   arguments: string;
+  /** Whether it was cut, also where its arguments look whole: never run it. */
+  incomplete?: boolean;
   done: boolean;
   /** What the tool gave, once it has. */
   output?: string;

@@ -74,7 +74,7 @@ export function assistantMessage(parts, { calls = () => true } = {}) {
   for (const part of own) {
     if (part.type !== 'tool_call') continue;
     const { block, id, name, arguments: text } = part;
-    called.set(block, calls(part) ? { id, type: 'function', function: { name, arguments: text } } : null);
+    called.set(block, !part.incomplete && calls(part) ? { id, type: 'function', function: { name, arguments: text } } : null);
   }
   for (const part of own) {
     if (part.type === 'text' || part.type === 'refusal') {

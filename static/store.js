@@ -19,11 +19,11 @@
 
 import { newId } from './ids.js';
 import { Keeper, ownerOf } from './kept.js';
-import { AnswerParts, callsOf } from './parts.js';
+import { AnswerParts } from './parts.js';
 import { SeseragiError, abortError, chat, forgetCredential, readCredential, resume } from './seseragi.js';
 import { SharedReading } from './shared.js';
 import { runCall } from './tools.js';
-import { pendingCalls, requestOf, tell, withOutputs } from './turns.js';
+import { finalCalls, pendingCalls, requestOf, tell, withOutputs } from './turns.js';
 
 /** @typedef {import('./parts.d.ts').AnswerMessage} AnswerMessage */
 /** @typedef {import('./parts.d.ts').ChatMessage} ChatMessage */
@@ -365,8 +365,7 @@ export class ChatStore {
 
   /** Go on from an answer, where it has calls: run them, or send what they gave. @param {AnswerMessage} message @param {number} step */
   #goOn(message, step) {
-    const calls = message.status === 'completed' ? callsOf(message.parts) : [];
-    if (!calls.length || step >= (this.options.maxSteps ?? 10)) return;
+    if (!finalCalls(message).length || step >= (this.options.maxSteps ?? 10)) return;
     const { tools = {} } = this.options;
     if (!pendingCalls(message).length) this.#ask(this.#messages, step + 1);
     else if (pendingCalls(message).some(({ name }) => Object.hasOwn(tools, name) && tools[name].run)) this.#act(message, step);

@@ -13,7 +13,8 @@
  *     for await (const { event } of loop) if (event.type === 'text.delta') output.append(event.text);
  *     messages = loop.messages; // with the calls, their results and the answers
  *
- * A call is acted on only after its stream is `completed`: arguments that were cut may look whole.
+ * A call is acted on only after its stream is `completed` with the finish reason `tool_calls`:
+ * arguments that were cut may look whole.
  *
  * @module seseragi/tools
  */
@@ -80,16 +81,17 @@ class ToolLoop {
     const { tools, maxSteps = 10, idempotencyKey, ...options } = this.#options;
     for (let step = 1; step <= maxSteps; step++) {
       const answer = new AnswerParts();
-      let status;
+      let isWhole = false;
       const request = { ...this.#request, tools: [...toolsOf(tools), .../** @type {any[]} */ (this.#request.tools ?? [])], messages: this.messages };
       for await (const received of chat(request, { ...options, ...(idempotencyKey && { idempotencyKey: `${idempotencyKey}.${step}` }) })) {
         answer.receive(received.event);
-        if (received.event.type === 'stream.end') ({ status } = received.event);
+        const { event } = received;
+        if (event.type === 'stream.end') isWhole = event.status === 'completed' && event.finish_reason === 'tool_calls';
         yield received;
       }
-      const message = assistantMessage(answer.parts, { calls: () => status === 'completed' });
+      const message = assistantMessage(answer.parts, { calls: () => isWhole });
       if (message) this.messages = [...this.messages, message];
-      const calls = status === 'completed' ? callsOf(answer.parts) : [];
+      const calls = isWhole ? callsOf(answer.parts) : [];
       const results = (await Promise.all(calls.map((call) => runCall(call, tools, options)))).filter((result) => result !== null);
       this.messages = [...this.messages, ...results.map(({ id, output, isError }) => (
         { role: 'tool', tool_call_id: id, content: output, ...(isError && { is_error: true }) }))];

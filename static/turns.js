@@ -21,9 +21,14 @@ export function requestOf(messages, { request = {}, tools }) {
   return tools ? { ...asked, tools: [...toolsOf(tools), .../** @type {any[]} */ (asked.tools ?? [])] } : asked;
 }
 
-/** The calls of a whole answer that have no output yet. @param {AnswerMessage} message */
-export function pendingCalls({ status, parts }) {
-  return status === 'completed' ? callsOf(parts).filter(({ output }) => output === undefined) : [];
+/** The calls that may run: of a whole answer that ends with them, since a limit may cut one that looks whole. @param {Pick<AnswerMessage, 'status'|'finishReason'|'parts'>} message */
+export function finalCalls({ status, finishReason, parts }) {
+  return status === 'completed' && finishReason === 'tool_calls' ? callsOf(parts) : [];
+}
+
+/** Those of them that have no output yet. @param {Pick<AnswerMessage, 'status'|'finishReason'|'parts'>} message */
+export function pendingCalls(message) {
+  return finalCalls(message).filter(({ output }) => output === undefined);
 }
 
 /**

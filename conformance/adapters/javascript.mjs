@@ -6,7 +6,8 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 const folder = resolve(process.argv[2] ?? fileURLToPath(new URL('../../static', import.meta.url)));
 const load = (name) => import(pathToFileURL(`${folder}/${name}`).href);
 const { chat, resume } = await load('seseragi.js');
-const { AnswerParts, callsOf } = await load('parts.js');
+const { AnswerParts } = await load('parts.js');
+const { pendingCalls } = await load('turns.js');
 
 const LACKS = {
   json_lines: 'the browser client reads event streams only',
@@ -20,6 +21,7 @@ async function run({ action, url, after, request, needs }) {
   const events = [];
   let text = '';
   let status = null;
+  let finishReason;
   let error = null;
   try {
     const stream = action === 'chat' ? chat(request, { url }) : resume(url, { after });
@@ -27,12 +29,12 @@ async function run({ action, url, after, request, needs }) {
       events.push({ id, event });
       answer.receive(event);
       if (event.type === 'text.delta' && !event.choice) text += event.text;
-      if (event.type === 'stream.end') status = event.status;
+      if (event.type === 'stream.end') ({ status, finish_reason: finishReason } = event);
     }
   } catch (cause) {
     error = cause.code ?? String(cause);
   }
-  const calls = status === 'completed' ? callsOf(answer.parts) : [];
+  const calls = pendingCalls({ status, finishReason, parts: answer.parts });
   return { events, text, status, error, calls: calls.map(({ id, name, arguments: json }) => ({ id, name, arguments: json })) };
 }
 

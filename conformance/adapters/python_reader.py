@@ -35,6 +35,7 @@ class Reader:
     def __init__(self, case: dict[str, Any]) -> None:
         self.events: list[dict[str, Any]] = []
         self.status: str | None = None
+        self._reason: str | None = None
         self._url = urlsplit(case["url"])
         self._request = case.get("request")
         self._cursor: str | None = case.get("after")
@@ -99,7 +100,7 @@ class Reader:
         self._cursor = id
         self.events.append({"id": id, "event": event})
         if event["type"] == "stream.end":
-            self.status = event["status"]
+            self.status, self._reason = event["status"], event.get("finish_reason")
 
     @property
     def text(self) -> str:
@@ -118,7 +119,8 @@ class Reader:
                 calls[event["block"]] = {"id": event["id"], "name": event["name"]}
             elif event["type"] == "tool_call.end":
                 calls[event["block"]]["arguments"] = event["arguments"]
-        return list(calls.values()) if self.status == "completed" else []
+        is_whole = self.status == "completed" and self._reason == "tool_calls"
+        return list(calls.values()) if is_whole else []
 
 
 def number_of(id: str | None) -> int:

@@ -631,6 +631,35 @@ test('tools are run when the answer is whole, and their results sent back until 
   assert.deepEqual([text, loop.messages.slice(2, 4), loop.messages.at(-1)], ['3', results, { role: 'assistant', content: '3' }]);
 });
 
+test('a call of an answer that a limit cut is not run, and not sent back', async () => {
+  const cut = [
+    { type: 'tool_call.start', block: 0, ...CALL }, { type: 'tool_call.delta', block: 0, arguments: '{"a":1}' },
+    { type: 'tool_call.end', block: 0, arguments: '{"a":1}', incomplete: true },
+  ];
+  const before = cut.map(({ incomplete, ...event }) => event);
+  for (const events of [cut, before]) {
+    const streams = [answer(STREAM, events, { status: 'completed', finish_reason: 'length' }), said('st_1', 'well')];
+    const run = [];
+    const tools = { add: { ...TOOLS.add, run: (input) => run.push(input) } };
+    const relay = scriptedRelay(streams);
+    const chat = open(relay, { tools });
+    chat.send('1+2?');
+    await idle(chat);
+    assert.equal(chat.addToolOutput('call_1', '3'), false);
+    chat.send('and?');
+    await idle(chat);
+    assert.deepEqual(relay.posts.map(({ body }) => body.messages.map(({ role }) => role)), [['user'], ['user', 'user']]);
+
+    const again = scriptedRelay(streams);
+    const loop = chatWithTools({ messages: [{ role: 'user', content: '1+2?' }] }, { tools, fetch: again.fetch, url: 'http://relay.test/v1/chat' });
+    for await (const { event } of loop) assert.ok(event);
+    assert.deepEqual([again.posts.length, loop.messages.length, run], [1, 1, []]);
+  }
+  const part = { type: 'tool_call', block: 0, ...CALL, arguments: '{"a":1}', done: true };
+  assert.equal(assistantMessage([{ ...part, incomplete: true }]), null);
+  assert.equal(assistantMessage([part]).tool_calls.length, 1);
+});
+
 test('a call that only the page can answer waits for it', async () => {
   const relay = scriptedRelay([asks(STREAM, { ...CALL, text: '{"a":1,"b":2}' }, { id: 'call_2', name: 'ask', text: '{}' }), said('st_1', 'fine')]);
   const chat = open(relay, { tools: TOOLS });
