@@ -74,7 +74,7 @@ def check_claims(body: bytes, audience: str) -> None:
     found = verify(token if audience == "stream" else PREFIX + token)
     if found is not None:
         assert found.key in ("", "web")
-        assert (found.stream is not None) == (audience == "stream")
+        assert found.stream is not None or audience != "stream"
         assert found.models is None or audience != "stream" or found.models == ()
         assert "client_secrets" not in found.roles
         assert "admin" not in found.roles
