@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from app.dialects.reading.split_text import Halves, well_formed
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.events import TextDelta, ToolCallDelta, ToolCallEnd
-from app.framing.lenient import LenientDecoder
 from app.framing.sse import Message
 from tests.dialects.anthropic import anything as anthropic
 from tests.dialects.bedrock import anything as bedrock
@@ -101,12 +100,6 @@ def test_any_bytes_end_well_formed(dialect: str, head: bytes, tail: bytes) -> No
     check(play([head, tail], dialect=dialect))
     for before in BEFORE[dialect]:
         check(play([before[: len(head)], head, b"\n\n", tail], dialect=dialect))
-
-
-@given(st.binary(max_size=200), st.binary(max_size=50))
-def test_bytes_of_lines_mean_the_same_however_they_are_cut(head: bytes, tail: bytes) -> None:
-    decoder = LenientDecoder()
-    assert decoder.feed(head) + decoder.feed(tail) == LenientDecoder().feed(head + tail)
 
 
 @given(st.lists(strings, max_size=6))
