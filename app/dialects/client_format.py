@@ -12,6 +12,7 @@ that line, and would skip a frame that was cut after it.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
@@ -154,8 +155,11 @@ MAX_VALUE: Final = 512
 
 
 def name_of_chat(chat: str) -> str:
-    """Return the name of a chat's streams, in whatever format it is asked for."""
-    return f"ui:{chat}"
+    """Return the name of a chat's streams, in every format.
+
+    A digest: hooks do not check it, and it is stored.
+    """
+    return f"chat:{sha256(chat.encode(errors='surrogatepass')).hexdigest()}"
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):

@@ -249,6 +249,10 @@ def body_with_canaries(path: str) -> dict[str, Any]:
         body |= {"user": CANARY, "metadata": {"a": CANARY}, "stop": [CANARY]}
     elif path == "/v1/ag-ui":
         body |= {"threadId": CANARY}
+    elif path == "/v1/ui/chat":
+        body |= {"id": CANARY}
+    if path in ("/v1/chat", "/v1/chat/completions"):
+        body |= {"chat": CANARY, "overlap": "refuse"}
     return body
 
 

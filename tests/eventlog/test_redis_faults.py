@@ -396,7 +396,7 @@ async def test_stream_waits_for_those_that_may_run_in_its_chat(tmp_path, impatie
             impatient()
             own.kill()
             own.start()
-            with pytest.raises(ServiceError, match="may lack .*the chat's streams"):
+            with pytest.raises(ServiceError, match=r"may lack .*the chat's streams"):
                 await create(second, "st_2", names=("a chat",), alone=True)
             await until(first.healthy)
             await first.append("st_1", deltas("a"))

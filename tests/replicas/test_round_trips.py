@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import hiredis
 import pytest
 
+from app.dialects.client_format import name_of_chat
 from app.eventlog.redis.scripts import LOOK, name_key
 from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text
 from tests.redis_server import Wire, serve_wire
@@ -129,7 +130,7 @@ async def told_of_a_stream(
         if not running:
             await until(owner, stream, lambda reply: reply.json()["status"] != "running")
         state = await owner.log.state(stream)
-        gate.names = [stream.encode(), name_key("ui:chat").encode()]
+        gate.names = [stream.encode(), name_key(name_of_chat("chat")).encode()]
         yield other, gate, stream, state.last
         gate.left = 10**9
         await owner.client.post(f"/v1/streams/{stream}/cancel")

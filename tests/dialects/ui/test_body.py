@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app import requests as r
+from app.dialects.client_format import name_of_chat
 from app.dialects.ui.client.request import parse_request
 
 pytestmark = pytest.mark.pure
@@ -32,7 +33,7 @@ def test_turn_of_a_chat_is_a_request_that_is_named():
 
     assert [r.UserMessage("Hi")] == found.chat.messages
     assert ("fast", {"a": 1}) == (found.chat.model, found.chat.provider_options)
-    assert ("ui:chat", {}) == (found.name, found.labels)
+    assert (name_of_chat("chat"), {}) == (found.name, found.labels)
 
 
 def test_messages_of_all_roles():
