@@ -10,7 +10,6 @@ import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 import httpx2
 import msgspec
@@ -48,9 +47,6 @@ LEASE_S = 30.0
 INTERVAL_S = 2.0
 """The interval of looking for rows that are due again, or that other processes left."""
 
-COUNT_S = 5.0
-"""The interval of counting what waits: 100,000 rows take 2 ms."""
-
 LAST_S = 2.0
 """The time for the last calls at shutdown; a memory log loses the rest."""
 
@@ -58,13 +54,6 @@ GONE = 410
 """The status by which an endpoint wants no more messages."""
 
 log = structlog.get_logger("seseragi.webhooks")
-
-
-class _Again(NamedTuple):
-    """A row that is put back."""
-
-    row: bytes
-    after_s: float
 
 
 class Deliverer(Observer):
@@ -84,7 +73,6 @@ class Deliverer(Observer):
         self._client = client
         self._redact = redact
         self._waiting = 0
-        self._count_at = 0.0
         self._oldest = ("", 0.0, 0.0)
         """The oldest stream of which the last call failed, when it ended, and until when that is
         sure: another process may deliver it."""
@@ -123,9 +111,7 @@ class Deliverer(Observer):
         while True:
             with contextlib.suppress(RelayError):  # the log reports its own failures
                 await self._take()
-                if (now := time.monotonic()) >= self._count_at:
-                    self._count_at = now + COUNT_S
-                    self._waiting = await self._rows.count_rows(self._webhook.queue)
+                self._waiting = await self._rows.count_rows(self._webhook.queue)
             # Jitter: relays that share a log do not all look at once.
             await wait_for(self._wake, INTERVAL_S * random.uniform(0.7, 1.3))  # noqa: S311
 
@@ -151,10 +137,14 @@ class Deliverer(Observer):
             if again is None:
                 await self._rows.forget_rows([stream], queue=queue)
             else:
-                await self._rows.put_back_row(queue, stream, again.row, after_s=again.after_s)
+                row, after_s = again
+                await self._rows.put_back_row(queue, stream, row, after_s=after_s)
 
-    async def _try(self, stream: str, data: bytes) -> "_Again | None":
-        """Call the endpoint with a row; return when to try again, or None for no more."""
+    async def _try(self, stream: str, data: bytes) -> tuple[bytes, float] | None:
+        """Call the endpoint with a row.
+
+        Return the row to put back and when it is due again, or None for no more.
+        """
         try:
             failed, row = unpack_delivery(data)
             if row.client_format not in CLIENT_FORMATS:  # a call without a stream
@@ -177,7 +167,7 @@ class Deliverer(Observer):
         now = time.time()
         if self._oldest[2] < now or row.ended_at < self._oldest[1]:
             self._oldest = stream, row.ended_at, now + after_s + LEASE_S
-        return _Again(pack_delivery(Delivery(failed + 1, row)), after_s)
+        return pack_delivery(Delivery(failed + 1, row)), after_s
 
     async def _call(self, stream: str, body: bytes) -> tuple[int | str, float | None]:
         """Return the status of the endpoint, or why there is none, and the wait it requests."""

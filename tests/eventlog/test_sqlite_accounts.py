@@ -404,6 +404,18 @@ async def test_rows_of_a_webhook_have_a_bound_of_their_own(path, monkeypatch):
         assert [] == await event_log.rows(limit=9)
 
 
+async def test_each_of_several_webhooks_has_the_bound(path, monkeypatch):
+    """Their rows alternate, so that the number of one's rows must not be checked each time."""
+    monkeypatch.setattr(waiting_rows, "MAX_ROWS", 10)
+    queues = ("webhook:a", "webhook:b")
+    async with opened(path, queues=queues) as event_log:
+        for number in range(250):
+            await run(event_log, f"st_{number}", asking())
+        counts = [await event_log.count_rows(queue) for queue in queues]
+
+    assert max(counts) <= 10 + 2 * accounts.COUNTED_EVERY, counts
+
+
 async def test_accounts_that_nobody_uses_any_more_are_forgotten(path, clock):
     async with opened(path, wall=clock) as event_log:
         await run(event_log, "st_1", asking(Account("user:a:old"), at=clock.now))

@@ -40,7 +40,6 @@ def _quick(monkeypatch):
     """Retries at once: the times themselves are those of `test_message`."""
     monkeypatch.setattr(message, "PAUSES_S", (0.01,) * 3)
     monkeypatch.setattr(deliverer, "INTERVAL_S", 0.02)
-    monkeypatch.setattr(deliverer, "COUNT_S", 0)
 
 
 @pytest.fixture
