@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from app.errors import ServiceError
+from app.eventlog.waiting_rows import MemoryRows
 from app.telemetry.row import StreamRow, pack_row
 from app.testing.upstream import Call, Hold, Reset, Upstream, head, reply, send, serve_upstream
 from app.webhooks import deliverer, message
@@ -187,6 +188,7 @@ async def test_end_is_given_up_after_the_last_attempt(tmp_path, receiver):
 
 async def test_row_that_cannot_be_read_is_dropped_and_holds_up_nothing(tmp_path, receiver):
     async with serve_relay(environ=environ(write_settings(tmp_path, receiver))) as relay:
+        assert isinstance(relay.rows, MemoryRows)
         with structlog.testing.capture_logs() as lines:
             for row in (b"", b"\xc0", pack_row(StreamRow(**{**ROW, "ended_at": 1e300}))):
                 relay.rows.add(f"st_{len(row)}", row)
@@ -202,7 +204,8 @@ async def test_delivery_that_the_log_cannot_note_is_repeated_with_the_same_id(
 ):
     monkeypatch.setattr(deliverer, "LEASE_S", 0.02)
     async with serve_relay(environ=environ(write_settings(tmp_path, receiver))) as relay:
-        forget, failed = relay.rows.forget_rows, []
+        forget = relay.rows.forget_rows
+        failed: list[list[str]] = []
 
         async def fail_once(streams: list[str], *, queue: str) -> None:
             if not failed:
