@@ -363,7 +363,7 @@ return taken
 
 PUT_BACK_ROW = """
 -- KEYS: rows, due. ARGV: stream, row, ms until it is due. Does nothing if the row was forgotten.
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+if not redis.call('HMGET', KEYS[1], ARGV[1])[1] then return 0 end
 local time = redis.call('TIME')
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[2], time[1] * 1000 + time[2] / 1000 + ARGV[3], ARGV[1])
