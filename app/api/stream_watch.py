@@ -72,9 +72,14 @@ def _messages(item: Item, cursor: str) -> Iterator[tuple[str, bytes, str]]:
                 data = b'{"stream":"%b",%b' % (item.stream.encode(), data[1:])
             yield name, data, f"{before}.{number}"
         return
-    if isinstance(item, ListedStream):
-        item = summarize(item, EndedStream if item.position.ended else StartedStream)
-    yield str(item.__struct_config__.tag), msgspec.json.encode(item), cursor
+    change: WatchEvent
+    if not isinstance(item, ListedStream):
+        change = item
+    elif item.position.ended:
+        change = summarize(item, EndedStream)
+    else:
+        change = summarize(item, StartedStream)
+    yield str(change.__struct_config__.tag), msgspec.json.encode(change), cursor
 
 
 class WatchStream(Response):
@@ -99,7 +104,8 @@ class WatchStream(Response):
         import anyio
         from starlette.responses import StreamingResponse
 
-        stopping, response = anyio.Event(), StreamingResponse(self._pieces())
+        stopping = anyio.Event()
+        response: Response = StreamingResponse(self._pieces())
         response.raw_headers = self.raw_headers
         if connection_of(scope) is None:  # no other server tells `Hub.drain` that it stops
             from .asgi_stream import respond

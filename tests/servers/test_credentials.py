@@ -1,15 +1,19 @@
 """Who is let in, under every ASGI server: by keys, client secrets and the URLs of a stream."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from app.identity.keys import digest
 from tests.servers.programs import ROOT, SERVERS, Served, serve
 from tests.serving import HELLO
+from tests.watching import watching
 
 pytestmark = pytest.mark.proving
 
@@ -91,6 +95,30 @@ async def test_credentials_are_asked_for_and_taken(name: str, tmp_path: Path):
     assert "Traceback" not in out
     for secret in (backend, other, ann, urls["events_url"].partition("token=")[2]):
         assert secret not in out
+
+
+@every_server
+async def test_watch_is_served_and_ends_with_the_server(name: str, tmp_path: Path):
+    key = make_key(tmp_path, "ann", "--tenant", "acme")
+    settings = {"keys_file": tmp_path / "keys.json", "drain_s": 0.5, "heartbeat_s": 1}
+    async with serve(name, tmp_path, **settings) as served:
+        async with watching(served.client, "?events=true", who=key) as watched:
+            assert {"type": "watch.ready", "running": []} == await watched.take()
+            accepted = await served.client.post(
+                "/v1/chat",
+                json={**LONG, "model": "demo", "max_tokens": 3},
+                headers=bearer(key) | {"prefer": "respond-async"},
+            )
+            ended = await watched.until("stream.ended", stream=accepted.json()["id"])
+            assert "completed" == ended["status"]
+            assert "stream.end" == watched.told[-2]["type"]
+            began, stopping = time.monotonic(), asyncio.create_task(served.stop())
+            with contextlib.suppress(httpx2.HTTPError):  # where the server cuts it off
+                assert await watched.take() is None
+        await served.client.aclose()
+        out = (await stopping).decode()
+    assert time.monotonic() - began < 15
+    assert "Traceback" not in out or not SERVERS[name].drains  # hypercorn's, of what it cuts off
 
 
 async def check_paths(name: str, served: Served) -> None:
