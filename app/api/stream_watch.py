@@ -105,13 +105,14 @@ class WatchStream(Response):
         from starlette.responses import StreamingResponse
 
         stopping = anyio.Event()
-        response: Response = StreamingResponse(self._pieces())
+        beats_s = self._http_settings.heartbeat_s
+        response: Response = StreamingResponse(self._pieces(beats_s))
         response.raw_headers = self.raw_headers
         if connection_of(scope) is None:  # no other server tells `Hub.drain` that it stops
             from .asgi_stream import respond
 
             response = respond(
-                self._pieces(),
+                self._pieces(None),  # sse-starlette sends heartbeats
                 self.raw_headers,
                 heartbeat=self._form.heartbeat,
                 http_settings=self._http_settings,
@@ -130,11 +131,11 @@ class WatchStream(Response):
                 await stopping.wait()
         self._watcher.close()
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
+    async def _pieces(self, beats_s: float | None) -> AsyncIterator[bytes]:
         yield self._retry(spread=False)
         while True:
             try:
-                async with asyncio.timeout(self._http_settings.heartbeat_s):
+                async with asyncio.timeout(beats_s):
                     item = await self._watcher.next()
             except TimeoutError:
                 yield self._form.heartbeat
