@@ -132,7 +132,7 @@ class WatchStream(Response):
         self._watcher.close()
 
     async def _pieces(self, beats_s: float | None) -> AsyncIterator[bytes]:
-        yield self._retry(spread=False)
+        first = self._retry(spread=False)
         while True:
             try:
                 async with asyncio.timeout(beats_s):
@@ -144,7 +144,8 @@ class WatchStream(Response):
                 yield self._retry(spread=True)
                 return
             for piece in in_pieces(_frames(item, self._watcher.cursor, self._form)):
-                yield piece
+                yield first + piece
+                first = b""
 
     def _retry(self, *, spread: bool) -> bytes:
         retry_ms = self._http_settings.retry(spread=spread)
