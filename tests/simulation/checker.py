@@ -1,0 +1,275 @@
+"""Judges a history: the laws, as sentences about records.
+
+The records of a history, and their fields besides `at`:
+
+- `ask` (marker, key), `told` (marker, status, stream): a client's request, and the head it got
+- `read` (session, stream, door, after), `frame` (session, id, data), `cut`, `left`: one connection
+- `call` (marker, target, number), `billed` (.. nano, sent, whole, told): the provider's book
+- `created` (stream, marker, key), `append` (stream, first, types, end), `deleted`: the log
+- `ended` (stream, marker, status, nano, charges, lost): what observers receive
+- `stored` (stream, status, frames): the stream as it can be read at the end
+- `account` (name, running, held, nano, requests), `held`, `left`: what remains at the end
+- `killed`, `lost` (writes), `stepped` (a clock), `full` (a disk): faults that excuse something
+- `hangs`, `stuck`, `unhandled`, `logged`: what must not be
+
+A history may have only some of these: each check concerns the records that are there.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from .history import Record
+from .provider import answer_of
+
+EXPECTED_LINES: Final = ("hook failed",)
+"""Lines of errors that a fault explains."""
+
+
+def check(records: Sequence[Record]) -> list[str]:
+    """Return what is wrong, a sentence each; empty for a right history."""
+    history = _Sorted(records)
+    return [
+        *_check_orders(history),
+        *_check_ends(history),
+        *_check_contents(history),
+        *_check_texts(history),
+        *_check_keys(history),
+        *_check_money(history),
+        *_check_accounts(history),
+        *_check_time(history),
+        *_check_rests(history),
+    ]
+
+
+class _Sorted:
+    """The records of a history by their kinds."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._kinds: dict[str, list[Record]] = defaultdict(list)
+        for record in records:
+            self._kinds[record["what"]].append(record)
+        self.sessions = {one["session"]: one for one in self["read"]}
+        self.frames: dict[str, list[Record]] = defaultdict(list)
+        for frame in self["frame"]:
+            self.frames[frame["session"]].append(frame)
+        self.stored = {one["stream"]: one["frames"] for one in self["stored"] if one["frames"]}
+        self.ended: dict[str, list[Record]] = defaultdict(list)
+        for ended in self["ended"]:
+            self.ended[ended["stream"]].append(ended)
+        self.markers = {one["stream"]: one["marker"] for one in self["created"]}
+        self.billed: dict[tuple[str, int], Record] = {}
+        """The last words of the provider about each call."""
+        for one in self["billed"]:
+            self.billed[one["target"], one["number"]] = one
+
+    def __getitem__(self, what: str) -> list[Record]:
+        return self._kinds.get(what, [])
+
+
+# (a) Readers see prefixes of one order
+
+
+def _check_orders(history: _Sorted) -> Iterator[str]:
+    for session, read in history.sessions.items():
+        if read["door"] != "native":
+            continue
+        ids = [frame["id"] for frame in history.frames[session] if frame["id"]]
+        numbers = [_number(one) for one in ids]
+        if any(later <= before for before, later in zip(numbers, numbers[1:], strict=False)):
+            yield f"{session}: ids do not ascend: {ids}"
+        stored = history.stored.get(read["stream"])
+        if stored is None or not ids:
+            continue
+        order = [one for one, _ in stored]
+        begin = order.index(read["after"]) + 1 if read["after"] in order else 0
+        if order[begin : begin + len(ids)] != ids:
+            yield (
+                f"{session}: read {ids} after {read['after']!r}, "
+                f"which is not what is stored: {order}"
+            )
+
+
+# (b) One end, last; never `completed` when the provider's answer was cut
+
+
+def _check_ends(history: _Sorted) -> Iterator[str]:
+    for stream, frames in history.stored.items():
+        types = [json.loads(data)["type"] for _, data in frames]
+        if types.count("stream.end") != 1 or types[-1] != "stream.end":
+            yield f"{stream}: does not end once, and last: {types}"
+        if types[0] != "stream.start" or types.count("stream.start") != 1:
+            yield f"{stream}: does not begin once, and first: {types}"
+    for session, frames_ in history.frames.items():
+        if history.sessions[session]["door"] == "native":
+            kinds = [json.loads(frame["data"])["type"] for frame in frames_]
+            if "stream.end" in kinds[:-1]:
+                yield f"{session}: something follows the end: {kinds}"
+    for stream, ended in history.ended.items():
+        if len(ended) > 1 and not history["lost"]:
+            yield f"{stream}: was reported as ended {len(ended)} times"
+    appended: Counter[str] = Counter()
+    over: set[tuple[str, str]] = set()
+    for one in history["append"]:
+        if (one["process"], one["stream"]) in over:
+            yield f"{one['stream']}: {one['types']} appended after its end"
+        if one["end"] is not None:
+            over.add((one["process"], one["stream"]))
+        appended[one["stream"]] += 1
+
+
+# (c) An id names one content
+
+
+def _check_contents(history: _Sorted) -> Iterator[str]:
+    known: dict[tuple[str, str], str] = {}
+    for frames in history.stored.values():
+        known |= {("native", name): data for name, data in frames}
+    for session, read in history.sessions.items():
+        for frame in history.frames[session]:
+            if frame["id"]:
+                data = known.setdefault((read["door"], frame["id"]), frame["data"])
+                if data != frame["data"]:
+                    yield f"{session}: {frame['id']} is {frame['data']}, and was {data}"
+
+
+# Nothing is lost, added or doubled
+
+
+def _check_texts(history: _Sorted) -> Iterator[str]:
+    wholes: dict[str, list[Record]] = defaultdict(list)
+    for call in history.billed.values():
+        if call["whole"]:
+            wholes[call["marker"]].append(call)
+    for stream, frames in history.stored.items():
+        marker = history.markers.get(stream)
+        if marker is None:
+            continue
+        events = [json.loads(data) for _, data in frames]
+        text = "".join(event["text"] for event in events if event["type"] == "text.delta")
+        full = "".join(answer_of(marker, 100))
+        if text.replace("o", "0") != full[: len(text)]:
+            yield f"{stream}: its text is {text!r}, which is no beginning of the provider's"
+        end = events[-1]
+        if end["type"] != "stream.end" or end["status"] != "completed":
+            continue
+        if marker not in wholes:
+            yield f"{stream}: is completed, and the provider has completed no answer"
+        elif all(len(text) != 4 * (call["skipped"] + call["sent"]) for call in wholes[marker]):
+            yield f"{stream}: is completed with {text!r}, which is none of the whole answers"
+
+
+# (d) A key causes at most one charged call that is not told
+
+
+def _check_keys(history: _Sorted) -> Iterator[str]:
+    excused = bool(history["killed"] or history["lost"])
+    charged: Counter[str] = Counter()
+    for call in history.billed.values():
+        charged[call["marker"]] += call["nano"] > 0
+    told: Counter[str] = Counter()
+    for (ended, *_) in history.ended.values():
+        told[ended["marker"]] += sum(charge["counted"] for charge in ended["charges"])
+    for marker, count in charged.items():
+        if count > told[marker] and not excused:
+            yield f"{marker}: {count} calls were billed, {told[marker]} were charged"
+    by_key: dict[str, list[str]] = defaultdict(list)
+    deleted = {one["stream"] for one in history["deleted"]}
+    for one in history["created"]:
+        if one["key"] is not None and one["stream"] not in deleted:
+            by_key[one["key"]].append(one["stream"])
+    for key, streams in by_key.items():
+        good = [
+            stream
+            for stream in streams
+            if any(end["status"] != "failed" for end in history.ended.get(stream, ()))
+        ]
+        if len(good) > 1 and not excused:
+            yield f"{key}: has {len(good)} streams that did not fail: {good}"
+
+
+# (e) Settled sum = the provider's books, but for told estimates
+
+
+def _check_money(history: _Sorted) -> Iterator[str]:
+    billed: Counter[str] = Counter()
+    for call in history.billed.values():
+        billed[call["marker"]] += call["nano"]
+    settled: Counter[str] = Counter()
+    estimated: set[str] = set()
+    for (ended, *_) in history.ended.values():
+        marker = ended["marker"]
+        settled[marker] += ended["nano"] or 0
+        if ended["lost"] or any(charge["estimated"] for charge in ended["charges"]):
+            estimated.add(marker)
+    if history["killed"] or history["lost"]:
+        return
+    for marker in {**billed, **settled}:
+        if marker not in estimated and billed[marker] != settled[marker]:
+            yield (
+                f"{marker}: {settled[marker]} nano-USD are settled as the provider's count, "
+                f"which is {billed[marker]}"
+            )
+
+
+def _check_accounts(history: _Sorted) -> Iterator[str]:
+    for one in history["account"]:
+        if one["running"] or one["held"]:
+            yield f"account {one['name']}: {one['running']} streams and {one['held']} stay held"
+    relay = [one for one in history["account"] if one["name"] == "relay"]
+    if relay and not history["killed"] and not history["lost"]:
+        settled = sum(ended[0]["nano"] or 0 for ended in history.ended.values())
+        if relay[0]["nano"] != settled:
+            yield f"account relay: has {relay[0]['nano']} nano-USD, its streams {settled}"
+    highest: dict[str, int] = {}
+    for one in history["balance"]:
+        name, used, limit = one["name"], one["nano"], one["limit"]
+        if used < highest.get(name, 0) and not history["killed"]:
+            yield f"account {name}: its usage sank from {highest[name]} to {used}"
+        highest[name] = used
+        if limit is not None and used + one["held"] > limit:
+            yield f"account {name}: {used} used and {one['held']} held exceed {limit}"
+        most = one["most"]
+        if most is not None and one["running"] > most:
+            yield f"account {name}: {one['running']} streams run, of {most}"
+
+
+# (f) Nothing hangs beyond its deadline; (g) nothing stays held
+
+
+def _check_time(history: _Sorted) -> Iterator[str]:
+    for one in history["hangs"]:
+        yield f"{one['what_hangs']} still waits after {one['after_s']:g} s"
+    for one in history["stuck"]:
+        yield f"the simulation does not go on: {one['why']}"
+
+
+def _check_rests(history: _Sorted) -> Iterator[str]:
+    for one in history["held"]:
+        for name, count in one.items():
+            if name not in ("at", "what", "process") and count:
+                yield f"{one['process']}: {count} {name} stay held"
+    for one in history["left over"]:
+        yield f"{one['process']}: a task is left: {one['task']}"
+    for one in history["unhandled"]:
+        yield f"unhandled: {one['error']}"
+    for one in history["logged"]:
+        if one["line"] not in EXPECTED_LINES and not _explains(history, one):
+            yield f"the relay has logged an error: {one['line']} {one['why']}"
+
+
+def _explains(history: _Sorted, line: Mapping[str, Any]) -> bool:
+    """Return whether a fault explains a line of the log."""
+    return bool(history["full"]) and "log" in line["line"]
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition(".")[2])
+
+
+def sentences(found: Iterable[str], *, most: int = 5) -> str:
+    """Return some of what is wrong, a line each."""
+    lines = [*found]
+    more = [f"... and {len(lines) - most} more"] if len(lines) > most else []
+    return "\n".join([f"  {line[:400]}" for line in [*lines[:most], *more]])

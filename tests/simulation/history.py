@@ -1,0 +1,23 @@
+"""The history of a run: what each part did and saw, with its time."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+Record = dict[str, Any]
+"""`at` in seconds, `what`, and fields by its kind: `checker.py` lists them."""
+
+
+class History:
+    """Records in the order in which they happened."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.records: list[Record] = []
+        self._clock = clock
+
+    def add(self, what: str, **fields: Any) -> None:
+        self.records.append({"at": round(self._clock(), 6), "what": what, **fields})
+
+    def lines(self) -> str:
+        """Return the records as lines of JSON."""
+        return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in self.records)

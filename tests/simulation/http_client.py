@@ -1,0 +1,82 @@
+"""A small HTTP/1.1 client on asyncio's streams: one request, whose body may be cut anywhere."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+
+class Cut(Exception):
+    """The connection ended before the answer."""
+
+
+class Answer:
+    """The head of an answer, and its body as it arrives."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.status, self.headers = status, headers
+        self._reader, self._writer = reader, writer
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Yield pieces of the body.
+
+        Raises:
+            Cut: it is incomplete.
+        """
+        reader = self._reader
+        if self.status == 204:
+            return
+        try:
+            if "content-length" in self.headers:
+                yield await reader.readexactly(int(self.headers["content-length"]))
+                return
+            while size := int(await reader.readline(), 16):
+                yield await reader.readexactly(size)
+                await reader.readexactly(2)
+        except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+            raise Cut from error
+
+    async def read(self) -> bytes:
+        return b"".join([piece async for piece in self.pieces()])
+
+    def leave(self, *, silently: bool = False) -> None:
+        """Close the connection; silently: the client's network is gone, and nobody is told."""
+        transport: Any = self._writer.transport
+        if silently:
+            transport.silent = transport.other.silent = True
+        self._writer.close()
+
+
+async def ask(
+    address: tuple[str, int],
+    method: str,
+    path: str,
+    *,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """Send a request on a new connection, and return the head of its answer.
+
+    Raises:
+        Cut: there was none.
+    """
+    content = b"" if body is None else json.dumps(body).encode()
+    fields = {"host": "localhost", "content-length": str(len(content)), **(headers or {})}
+    if content:
+        fields["content-type"] = "application/json"
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    try:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + content)
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    except (OSError, asyncio.IncompleteReadError) as error:
+        raise Cut from error
+    parts = [line.partition(": ") for line in lines if line]
+    found = {name.lower(): value for name, _, value in parts}
+    return Answer(int(first.split(" ")[1]), found, reader, writer)

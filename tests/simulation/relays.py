@@ -1,0 +1,212 @@
+"""Simulated processes: each serves a whole relay on the simulated network, and can be killed."""
+
+import asyncio
+from typing import Any
+
+from uvicorn.server import ServerState
+
+from app.clock import Clock
+from app.composition import Substitutes
+from app.eventlog import EventLog, LogParts
+from app.eventlog.stream_ended import StreamEnded
+from app.eventlog.stream_info import StreamInfo
+from app.events import Event, StreamEnd
+from app.relay import Relay
+from app.server.serving import build_server
+from app.settings import Settings
+from app.telemetry.observer import Observer
+
+from .history import History
+from .loop import PROCESS, SimulatedLoop
+
+
+class Watched(Observer):
+    """Records the ends of streams, with their charges."""
+
+    def __init__(self, history: History, process: str) -> None:
+        self._history = history
+        self._process = process
+
+    def ended(self, ended: StreamEnded) -> None:
+        charges = [
+            {
+                "nano": charge.nano_usd,
+                "counted": charge.counts is not None,
+                "estimated": bool(charge.counts is not None and charge.counts.estimated),
+                "output": 0 if charge.counts is None else charge.counts.output_tokens or 0,
+            }
+            for charge in ended.charges
+        ]
+        self._history.add(
+            "ended",
+            process=self._process,
+            stream=ended.info.id,
+            marker=ended.info.request_id,
+            status=ended.end.status,
+            target=ended.target,
+            nano=ended.nano_usd,
+            charges=charges,
+            lost=ended.lost,
+        )
+
+
+class WatchedLog:
+    """Records what is created, appended and deleted, in front of a log."""
+
+    def __init__(self, log: EventLog, history: History, process: str) -> None:
+        self._log = log
+        self._history = history
+        self._process = process
+        self._counts: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def create(self, info: StreamInfo, *, over: str | None = None) -> Any:
+        claim = await self._log.create(info, over=over)
+        if claim.stream == info.id:
+            self._history.add(
+                "created",
+                process=self._process,
+                stream=info.id,
+                marker=info.request_id,
+                key=info.key,
+            )
+        return claim
+
+    def push(self, stream: str, events: Any) -> bool:
+        if not self._log.push(stream, events):
+            return False
+        self._appended(stream, events)
+        return True
+
+    async def append(self, stream: str, events: Any, settlement: Any = None) -> Any:
+        try:
+            placed = await self._log.append(stream, events, settlement)
+        except asyncio.CancelledError:  # the append completes
+            self._appended(stream, events)
+            raise
+        self._appended(stream, events)
+        return placed
+
+    async def delete(self, stream: str) -> None:
+        self._history.add("deleted", process=self._process, stream=stream)
+        await self._log.delete(stream)
+
+    def _appended(self, stream: str, events: "list[Event]") -> None:
+        if not events:
+            return
+        first = self._counts.get(stream, 0) + 1
+        self._counts[stream] = first + len(events) - 1
+        end = events[-1]
+        self._history.add(
+            "append",
+            process=self._process,
+            stream=stream,
+            first=first,
+            types=[type(event).__name__ for event in events],
+            end=end.status if isinstance(end, StreamEnd) else None,
+        )
+
+
+class Process:
+    """One replica: a relay, its server and all their tasks."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        settings: Settings,
+        *,
+        loop: SimulatedLoop,
+        history: History,
+        clock: Clock,
+    ) -> None:
+        self.name, self.address = name, (host, 80)
+        self.settings = settings
+        self.relay: Relay | None = None
+        self.server: Any = None
+        self._loop = loop
+        self._history = history
+        self._clock = clock
+        self._stop = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def dead(self) -> bool:
+        return self.name in self._loop.dead
+
+    async def start(self) -> None:
+        """Open the relay and listen.
+
+        Raises what opening the relay raises.
+        """
+        self._task = self._loop.create_task(self._run())
+        waits = self._loop.create_task(self._ready.wait())
+        await asyncio.wait({self._task, waits}, return_when=asyncio.FIRST_COMPLETED)
+        if self._task.done():
+            waits.cancel()
+            self._task.result()
+
+    async def _run(self) -> None:
+        PROCESS.set(self.name)
+        substitutes = Substitutes(
+            clock=self._clock,
+            observers=[Watched(self._history, self.name)],
+            wrap_log=lambda log: WatchedLog(log, self._history, self.name),  # type: ignore[arg-type, return-value]
+        )
+        async with Relay.open(self.settings, substitutes=substitutes) as relay:
+            self.relay = relay
+            server = self.server = build_server(
+                relay,
+                others_answer=lambda: False,
+                on_listening=lambda: None,
+                stop_now=relay.hub.shutdown.cut_short,
+                obeys_signals=False,
+            )
+            server.config.load()
+            state = server.server_state = ServerState()
+            state.default_headers = [(b"date", b"now")]
+
+            def accept() -> Any:
+                return server.config.http_protocol_class(
+                    config=server.config, server_state=state, app_state={}
+                )
+
+            listener = await self._loop.create_server(accept, *self.address)
+            self._ready.set()
+            try:
+                await self._stop.wait()
+            finally:
+                listener.close()
+                await relay.hub.drain(self.settings.drain_s)
+                for connection in list(state.connections):
+                    connection.shutdown()
+                while state.connections or state.tasks:
+                    await asyncio.sleep(0.5)
+            self.relay = None
+
+    async def stop(self) -> None:
+        """Stop gracefully."""
+        assert self._task is not None
+        self._stop.set()
+        await asyncio.wait({self._task})
+        self._task.result()
+
+    def kill(self) -> None:
+        """Let nothing of it run any more; its connections are reset, its memory is gone."""
+        self._history.add("killed", process=self.name)
+        self._loop.dead.add(self.name)
+        self._loop.network.listeners.pop(self.address, None)
+        self._loop.network.kill(lambda context: context.get(PROCESS) == self.name)
+
+    @property
+    def parts(self) -> LogParts:
+        assert self.relay is not None
+        return self.relay.log_parts
+
+    def tasks(self) -> list[str]:
+        """Return the names of its tasks that still run."""
+        found = [task for task, process in self._loop.tasks.items() if process == self.name]
+        return sorted(str(task.get_coro()).partition(" at 0x")[0] for task in found)

@@ -1,0 +1,368 @@
+"""One simulated world: what a seed draws of it, its run, and its history.
+
+`run_world(seed)` returns the history, which `checker.py` judges.
+"""
+
+import asyncio
+import contextlib
+import gc
+import hashlib
+import json
+import random
+import secrets
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import structlog
+
+from app import composition, plugins
+from app.clock import Clock
+from app.settings import Settings, load_settings
+from app.settings.access import settle_identity
+from app.upstreams import http
+
+from .clients import Client, Plan
+from .history import History
+from .http_client import Cut, ask
+from .loop import SimulatedLoop, Stuck
+from .network import Network
+from .provider import Provider
+from .relays import Process
+
+START: Final = 1_800_000_000.0
+"""The time of day at which every run begins."""
+
+PATIENCE_S: Final = 400.0
+"""When a client or a stream hangs: all deadlines of the relay together are shorter."""
+
+WIRES: Final = ("openai_chat", "anthropic", "openai_responses")
+
+
+class Features:
+    """What the seed draws of the settings."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.wires = [dice.choice(WIRES) for _ in range(dice.choice((1, 2, 2, 3)))]
+        several = len(self.wires) > 1
+        self.rescue = several and dice.random() < 0.4
+        self.hedge = several and dice.random() < 0.4
+        self.resume = dice.random() < 0.5
+        self.hook = dice.choices(("", "pass", "rewrite", "slow", "fail"), (6, 2, 2, 1, 1))[0]
+        self.attempts = dice.choice((1, 2, 3))
+        self.budget = dice.random() < 0.4
+        self.strict = dice.random() < 0.3
+        self.status_wait_s = dice.choice((0, 0.2, 5))
+        self.linger_s = dice.choice((0, 2, 6))
+        self.trouble = dice.choice((0.0, 0.3, 0.8))
+        self.disorder = dice.choice((0.0, 0.3, 0.9))
+        self.keys = dice.random() < 0.5
+
+    def table(self) -> str:
+        """Return the settings as TOML."""
+        lines = [
+            f"attempts = {self.attempts}",
+            f"status_wait_s = {self.status_wait_s}",
+            f"linger_s = {self.linger_s}",
+            "heartbeat_s = 5\nfirst_event_timeout_s = 15\nevent_gap_timeout_s = 12",
+            "idle_timeout_s = 10\ntotal_timeout_s = 60\nfallback_after_s = 8",
+            "connect_timeout_s = 3\nbreaker_pause_s = 2\nkeepalive_s = 20\nsend_timeout_s = 10",
+            "drain_s = 1\ndemo = false\nmetrics = false\nadmin = false",
+        ]
+        if not self.keys:
+            lines.append('auth = "none"')
+        names = []
+        for number, wire in enumerate(self.wires):
+            name = "abc"[number]
+            names.append(f"{name}/m")
+            lines += [
+                f'[upstream.{name}]\nbase_url = "http://10.0.0.{number + 1}/v1"',
+                f'dialect = "{wire}"',
+            ]
+            if wire == "openai_responses" and self.resume:
+                lines.append("resume = true")
+        lines.append(f'[[route]]\nname = "r"\ntargets = {json.dumps(names)}')
+        if self.rescue:
+            lines.append("rescue = true")
+        if self.hedge:
+            lines.append("hedge_percentile = 90\nhedge_share = 1")
+        if self.hook:
+            lines.append(f'[[hook]]\ncall = "tests.simulation.hooks:{self.hook}_"\nhold = 5')
+            lines.append("timeout_s = 1")
+        lines.append('[[price]]\ntarget = "*/*"\ninput = 1\noutput = 2')
+        lines.append("[limits]\nmax_output_tokens = 100")
+        if self.budget:
+            lines.append("usd_per_day = 0.001\nstreams = 4")
+            if self.strict:
+                lines.append("strict = true")
+        if self.keys:
+            for name in CREDENTIALS:
+                digest = hashlib.sha256(name.encode()).hexdigest()
+                user = name[-1]
+                lines.append(f'[[key]]\nname = "k{user}"\nsha256 = "{digest}"\nuser = "{user}"')
+        return "\n".join(lines)
+
+
+CREDENTIALS: Final = ("ssk_simulated_1", "ssk_simulated_2")
+
+
+class World:
+    """A run in its event loop."""
+
+    def __init__(self, seed: int, dice: random.Random, loop: SimulatedLoop) -> None:
+        self.history = History(loop.time)
+        self._dice = dice
+        self._loop = loop
+        self.features = Features(dice)
+        loop.disorder = self.features.disorder
+        self._drift_s = 0.0
+        """How far the wall clock was stepped."""
+        self._processes: list[Process] = []
+        self._providers = [
+            Provider("abc"[number], wire, random.Random(dice.random()), self.history)
+            for number, wire in enumerate(self.features.wires)
+        ]
+        models = ["r", *[f"{one.name}/m" for one in self._providers]]
+        self._plans = [
+            Plan.draw(
+                dice,
+                number + 1,
+                models=models,
+                credentials=CREDENTIALS if self.features.keys else (),
+            )
+            for number in range(dice.choice((1, 2, 3, 4)))
+        ]
+        self._others: set[asyncio.Task[Any]] = set()
+
+    def wall(self) -> float:
+        return START + self._loop.time() + self._drift_s
+
+    def note_log(self, level: str, line: dict[str, Any]) -> None:
+        if level in ("error", "critical"):
+            error = sys.exc_info()[1] if line.pop("exc_info", None) is True else None
+            if error is not None:
+                line["error"] = f"{error!r} at {_place_of(error)}"
+            self.history.add("logged", line=str(line.pop("event", "")), why=str(line))
+
+    def _settings(self) -> Settings:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "seseragi.toml"
+            path.write_text(self.features.table())
+            return settle_identity(load_settings({}, config=str(path))).settings
+
+    async def run(self) -> None:
+        """Run it to its quiet end."""
+        loop, history = self._loop, self.history
+        for number, provider in enumerate(self._providers):
+            await asyncio.start_server(provider.serve, f"10.0.0.{number + 1}", 80)
+            provider.trouble = self.features.trouble
+        clock = Clock(wall=self.wall, monotonic=loop.time)
+        process = Process(
+            "relay-1", "10.1.0.1", self._settings(), loop=loop, history=history, clock=clock
+        )
+        self._processes.append(process)
+        await process.start()
+        living = [self._spawn(self._live(plan)) for plan in self._plans]
+        await self._within(PATIENCE_S, "a client", asyncio.wait(living))
+        for one in self._providers:
+            one.well = True
+        await self._within(PATIENCE_S, "a client", self._await_others())
+        await self._within(PATIENCE_S, "a stream", self._await_quiet())
+        await self._look_at_all()
+        await self._within(60, "a relay that stops", process.stop())
+        for one in self._providers:
+            one.stop()
+        self._loop.network.close()
+        await asyncio.sleep(30)
+        self._look_for_rests()
+
+    async def _live(self, plan: Plan) -> None:
+        client = Client(plan, self.history, self._choose, spawn=self._spawn)
+        await client.live()
+
+    def _spawn(self, work: Any) -> "asyncio.Task[Any]":
+        task = self._loop.create_task(work)
+        self._others.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._others.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+    def _choose(self) -> tuple[str, int]:
+        return self._dice.choice(self._processes).address
+
+    async def _within(self, seconds: float, what: str, work: Any) -> None:
+        """Wait for some work, or record that it hangs."""
+        try:
+            async with asyncio.timeout(seconds):
+                await work
+        except TimeoutError:
+            self.history.add("hangs", what_hangs=what, after_s=seconds)
+
+    async def _await_others(self) -> None:
+        while self._others:
+            await asyncio.wait(set(self._others))
+
+    async def _await_quiet(self) -> None:
+        """Wait until no relay produces anything, and nobody reads."""
+        while True:
+            loads = [one.relay.hub.load() for one in self._processes if one.relay and not one.dead]
+            if not any(load.streams or load.readers for load in loads):
+                return
+            await asyncio.sleep(1)
+
+    # The end
+
+    async def _look_at_all(self) -> None:
+        """Record what is left: each stream from its begin, the accounts, what is held."""
+        await asyncio.sleep(5)
+        for process in self._processes:
+            if process.dead or process.relay is None:
+                continue
+            hub = process.relay.hub
+            load, admission = hub.load(), hub.admission
+            held = {
+                "streams": load.streams + admission.streams,
+                "readers": load.readers,
+                "bytes of requests": admission.bytes,
+                "running": len(process.parts.log.running()),
+                "busy targets": sum(
+                    capacity.running for capacity in hub.upstreams._capacities.values()
+                ),
+            }
+            self.history.add("held", process=process.name, **held)
+        live = next(one for one in self._processes if one.relay and not one.dead)
+        streams = [one["stream"] for one in self.history.records if one["what"] == "created"]
+        log = live.parts.log
+        for stream in dict.fromkeys(streams):
+            found = await self._read_stored(live, stream)
+            self.history.add("stored", stream=stream, **found)
+        assert live.relay is not None
+        names = ["relay", *(f"key:k{name[-1]}" for name in CREDENTIALS)]
+        del log
+        states = await live.parts.accounts.read_accounts(names)
+        for name, state in zip(names, states, strict=True):
+            day = state.day
+            self.history.add(
+                "account",
+                name=name,
+                running=state.running,
+                held=day.held_nano_usd,
+                nano=day.nano_usd,
+                requests=day.requests,
+            )
+
+    async def _read_stored(self, process: Process, stream: str) -> dict[str, Any]:
+        """Read a stream again, as its owner."""
+        from app.framing.sse import Decoder
+
+        for credential in CREDENTIALS if self.features.keys else (None,):
+            headers = {} if credential is None else {"authorization": f"Bearer {credential}"}
+            try:
+                answer = await ask(
+                    process.address, "GET", f"/v1/streams/{stream}/events", headers=headers
+                )
+                content = await answer.read()
+            except Cut:
+                return {"status": 0, "frames": []}
+            answer.leave()
+            if answer.status != 404:
+                decoder = Decoder()
+                messages = decoder.feed(content) if answer.status == 200 else []
+                frames = [[one.id, one.data] for one in messages if one.data]
+                return {"status": answer.status, "frames": frames}
+        return {"status": 404, "frames": []}
+
+    def _look_for_rests(self) -> None:
+        for process in self._processes:
+            for task in process.tasks() if not process.dead else ():
+                self.history.add("left over", process=process.name, task=task)
+        for error in self._loop.errors:
+            self.history.add("unhandled", error=error)
+
+
+def run_world(seed: int) -> History:
+    """Run the world of a seed, and return its history."""
+    dice = random.Random(seed)
+    network = Network(random.Random(dice.random()))
+    loop = SimulatedLoop(random.Random(dice.random()), network)
+    world = World(seed, dice, loop)
+    with _isolated(seed, world, loop):
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(world.run())
+        except Stuck as stuck:
+            world.history.add("stuck", why=str(stuck))
+        finally:
+            _discard(loop)
+    return world.history
+
+
+def _place_of(error: BaseException) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
+def _discard(loop: SimulatedLoop) -> None:
+    """Forget the loop with all tasks that never end."""
+    asyncio.set_event_loop(None)
+    for task in loop.tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.tasks.clear()
+    loop.close()
+
+
+_TRUST = http.open_trust()
+"""One for all relays: it takes 60 ms, and is not used."""
+_ENTRIES: dict[str, Any] = {}
+
+
+def _find_entries(group: str, built_in: Container[str]) -> Any:
+    """Look for installed parts once: it takes 30 ms."""
+    if group not in _ENTRIES:
+        _ENTRIES[group] = _really_find_entries(group, built_in)
+    return _ENTRIES[group]
+
+
+_really_find_entries = plugins.find_entries
+
+
+@contextlib.contextmanager
+def _isolated(seed: int, world: World, loop: SimulatedLoop) -> Iterator[None]:
+    """Replace what a relay takes from its process: time, chance, logs."""
+    chance = random.Random(seed)
+    state = random.getstate()
+    config = structlog.get_config()
+
+    def note(logger: object, name: str, line: Any) -> Any:
+        world.note_log(name, dict(line))
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[note], cache_logger_on_first_use=False)
+    random.seed(seed)
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    gc.disable()
+    try:
+        with (
+            patch.object(secrets, "token_bytes", lambda size=32: chance.randbytes(size)),
+            patch.object(time, "time", world.wall),
+            patch.object(time, "monotonic", loop.time),
+            patch.object(composition, "open_trust", lambda: _TRUST),
+            patch.object(http, "open_trust", lambda: _TRUST),
+            patch.object(plugins, "find_entries", _find_entries),
+        ):
+            yield
+    finally:
+        gc.enable()
+        sys.unraisablehook = hook
+        random.setstate(state)
+        structlog.configure(**config)
