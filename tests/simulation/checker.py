@@ -241,6 +241,9 @@ def _check_accounts(history: _Sorted) -> Iterator[str]:
 def _check_time(history: _Sorted) -> Iterator[str]:
     for one in history["hangs"]:
         yield f"{one['what_hangs']} still waits after {one['after_s']:g} s"
+    if not (history["silent"] or history["paused"]):
+        for one in history["silence"]:
+            yield f"{one['session']}: nothing came, not even a heartbeat"
     for one in history["stuck"]:
         yield f"the simulation does not go on: {one['why']}"
 
@@ -261,6 +264,8 @@ def _check_rests(history: _Sorted) -> Iterator[str]:
 
 def _explains(history: _Sorted, line: Mapping[str, Any]) -> bool:
     """Return whether a fault explains a line of the log."""
+    if "CancelledError" in line["why"]:
+        return bool(history["cancelled"])
     return bool(history["full"]) and "log" in line["line"]
 
 

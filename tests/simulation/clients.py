@@ -12,7 +12,7 @@ from typing import Any, Final
 from app.framing.sse import Decoder
 
 from .history import History
-from .http_client import Answer, Cut, ask
+from .http_client import Answer, Cut, Silent, ask
 
 NATIVE: Final = "native"
 
@@ -131,7 +131,9 @@ class Client:
                 cursor = last or cursor
                 if over:
                     return
-            except Cut:
+            except Cut as cut:
+                if isinstance(cut, Silent):
+                    self._history.add("silence", session=plan.marker)
                 if not plan.key and not self.stream:
                     return
             if not plan.comes_back:
@@ -179,10 +181,10 @@ class Client:
             return await self._return("")
         return answer
 
-    async def _return(self, cursor: str) -> Answer:
+    async def _return(self, cursor: str, stream: str = "") -> Answer:
         headers = {**self._headers, **({"last-event-id": cursor} if cursor else {})}
         return await ask(
-            self._choose(), "GET", f"/v1/streams/{self.stream}/events", headers=headers
+            self._choose(), "GET", f"/v1/streams/{stream or self.stream}/events", headers=headers
         )
 
     async def _read_document(self, answer: Answer) -> None:
@@ -193,12 +195,19 @@ class Client:
         )
 
     async def _read(
-        self, answer: Answer, door: str, *, session: str, most: int | None, after: str
+        self,
+        answer: Answer,
+        door: str,
+        *,
+        session: str,
+        most: int | None,
+        after: str,
+        stream: str = "",
     ) -> tuple[str, bool]:
         """Read frames; return the last id, and whether the end was among them."""
         decoder, last, count = Decoder(), "", 0
         note = self._history.add
-        note("read", session=session, stream=self.stream, door=door, after=after)
+        note("read", session=session, stream=stream or self.stream, door=door, after=after)
         try:
             async for piece in answer.pieces():
                 for message in decoder.feed(piece):
@@ -216,9 +225,9 @@ class Client:
                         break
                 if most is not None and count >= most:
                     break
-        except Cut:
+        except Cut as cut:
             answer.leave()
-            note("cut", session=session)
+            note("silence" if isinstance(cut, Silent) else "cut", session=session)
             return last, False
         answer.leave(silently=self.plan.silently)
         note("left", session=session, whole=most is None or count < most)
@@ -229,20 +238,25 @@ class Client:
     def _begin_others(self) -> None:
         plan = self.plan
         for number in range(plan.readers):
-            self._spawn(self._read_along(f"{plan.marker}.r{number + 1}"))
+            self._spawn(self._read_along(f"{plan.marker}.r{next(self._sessions)}{number}", self.stream))
         if plan.stops:
             self._spawn(self._stop())
 
-    async def _read_along(self, name: str) -> None:
+    async def _read_along(self, name: str, stream: str) -> None:
         cursor, over = "", False
         for session in range(8):
             with contextlib.suppress(Cut):
-                answer = await self._return(cursor)
+                answer = await self._return(cursor, stream)
                 if answer.status != 200:
                     answer.leave()
                     return
                 last, over = await self._read(
-                    answer, NATIVE, session=f"{name}.{session}", most=None, after=cursor
+                    answer,
+                    NATIVE,
+                    session=f"{name}.{session}",
+                    most=None,
+                    after=cursor,
+                    stream=stream,
                 )
                 cursor = last or cursor
             if over:
@@ -250,9 +264,11 @@ class Client:
             await asyncio.sleep(0.5)
 
     async def _stop(self) -> None:
-        while self._seen < self.plan.stops_after and not self._more.is_set():
-            await self._more.wait()
-            self._more.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.plan.pause_s):
+                while self._seen < self.plan.stops_after:
+                    await self._more.wait()
+                    self._more.clear()
         path = f"/v1/streams/{self.stream}"
         method, path = ("DELETE", path) if self.plan.stops == "delete" else ("POST", f"{path}/cancel")
         self._history.add("stop", stream=self.stream, how=self.plan.stops)

@@ -14,9 +14,15 @@ class History:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.records: list[Record] = []
         self._clock = clock
+        self._closed = False
+
+    def close(self) -> None:
+        """Take no more records."""
+        self._closed = True
 
     def add(self, what: str, **fields: Any) -> None:
-        self.records.append({"at": round(self._clock(), 6), "what": what, **fields})
+        if not self._closed:
+            self.records.append({"at": round(self._clock(), 6), "what": what, **fields})
 
     def lines(self) -> str:
         """Return the records as lines of JSON."""

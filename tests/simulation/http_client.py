@@ -3,11 +3,22 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from typing import Any, Final
 
 
 class Cut(Exception):
     """The connection ended before the answer."""
+
+
+class Silent(Cut):
+    """Nothing came for so long that the connection must be dead: a relay sends heartbeats."""
+
+
+SILENCE_S: Final = 20.0
+"""Longer than a heartbeat, and than the time in which a relay decides on a status."""
+
+WHOLE_S: Final = 150.0
+"""The most time for an answer without heartbeats: above all deadlines of the relay together."""
 
 
 class Answer:
@@ -29,18 +40,23 @@ class Answer:
         Raises:
             Cut: it is incomplete.
         """
-        reader = self._reader
+        length = self.headers.get("content-length")
         if self.status == 204:
             return
         try:
-            if "content-length" in self.headers:
-                yield await reader.readexactly(int(self.headers["content-length"]))
+            if length is not None:
+                yield await asyncio.wait_for(self._reader.readexactly(int(length)), WHOLE_S)
                 return
-            while size := int(await reader.readline(), 16):
-                yield await reader.readexactly(size)
-                await reader.readexactly(2)
+            while piece := await asyncio.wait_for(self._read_chunk(), SILENCE_S):
+                yield piece
+        except TimeoutError:
+            raise Silent from None
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:
             raise Cut from error
+
+    async def _read_chunk(self) -> bytes:
+        size = int(await self._reader.readline(), 16)
+        return (await self._reader.readexactly(size + 2))[:-2]
 
     async def read(self) -> bytes:
         return b"".join([piece async for piece in self.pieces()])
@@ -74,7 +90,10 @@ async def ask(
     try:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + content)
-        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        raw = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WHOLE_S)
+        first, *lines = raw.decode().split("\r\n")
+    except TimeoutError:
+        raise Silent from None
     except (OSError, asyncio.IncompleteReadError) as error:
         raise Cut from error
     parts = [line.partition(": ") for line in lines if line]

@@ -48,6 +48,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Processes that were killed."""
         self.tasks: dict[asyncio.Task[Any], str] = {}
         """Those that have not ended, with their processes."""
+        self._paused: dict[str, list[Any]] = {}
+        """What waits in processes that are stopped for a while."""
         self.errors: list[str] = []
         """What a real loop would have logged as unhandled."""
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -87,11 +89,25 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             keep = dice.randrange(1, len(turn) + 1)
             ready.extend(turn[keep:])
             del turn[keep:]
-        dead = self.dead
+        if not (self.dead or self._paused):
+            for handle in turn:
+                if not handle._cancelled:
+                    handle._run()
+            return
         for handle in turn:
-            if handle._cancelled or (dead and handle._context.get(PROCESS) in dead):
-                continue
-            handle._run()
+            process = handle._context.get(PROCESS)
+            if process in self._paused:
+                self._paused[process].append(handle)
+            elif not handle._cancelled and process not in self.dead:
+                handle._run()
+
+    def pause(self, process: str) -> None:
+        """Let nothing of a process run until `go_on`."""
+        self._paused.setdefault(process, [])
+
+    def go_on(self, process: str) -> None:
+        """Let a process run again."""
+        self._ready.extend(self._paused.pop(process, ()))  # type: ignore[attr-defined]
 
     def _pop_timer(self, scheduled: list[Any]) -> Any:
         timer = heapq.heappop(scheduled)

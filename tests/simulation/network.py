@@ -121,6 +121,10 @@ class Transport(asyncio.Transport):
         self._reset_other()
         self._call_soon(self._lose, None)
 
+    def break_off(self) -> None:
+        """Lose the connection by a fault of the way."""
+        self._call_soon(self._receive_reset)
+
     def _reset_other(self) -> None:
         if not self.silent:
             other = self.other
@@ -302,15 +306,15 @@ class Network:
 
     def close(self) -> None:
         """Break all connections off."""
-        for transport in self._all():
+        for transport in self.all():
             transport.reset()
 
-    def _all(self) -> list[Transport]:
+    def all(self) -> list[Transport]:
         return sorted(self.open, key=lambda one: (one.own_address, one.peer_address))
 
     def kill(self, dead: Callable[[contextvars.Context], bool]) -> None:
         """Reset all connections of a dead process, as the system does."""
-        for transport in self._all():
+        for transport in self.all():
             if dead(transport._context):
                 transport._lost = transport._closing = True
                 transport._unsent.clear()

@@ -214,6 +214,8 @@ class Provider:
                 call.sent += stops_at < len(tokens)
                 rest = wire.token(tokens[stops_at] if stops_at < len(tokens) else " end")
                 _chunk(writer, rest[: dice.randint(1, len(rest) - 1)])
+            if how == "error" and not call.sent:
+                call.begun = False  # an error in place of an answer is a refusal, which is free
             await _break(how, writer, gone, wire)
             return False
         call.whole, call.told = True, how != "silent" and wire.tells

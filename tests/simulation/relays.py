@@ -1,23 +1,30 @@
 """Simulated processes: each serves a whole relay on the simulated network, and can be killed."""
 
 import asyncio
+import contextvars
 from typing import Any
 
 from uvicorn.server import ServerState
 
 from app.clock import Clock
-from app.composition import Substitutes
+from app.composition import (
+    Substitutes,
+    build_authenticator,
+    build_price_book,
+    build_upstreams,
+)
 from app.eventlog import EventLog, LogParts
 from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import Event, StreamEnd
-from app.relay import Relay
+from app.relay import Relay, Reloaded
 from app.server.serving import build_server
 from app.settings import Settings
 from app.telemetry.observer import Observer
 
 from .history import History
 from .loop import PROCESS, SimulatedLoop
+from .storage import Disk
 
 
 class Watched(Observer):
@@ -121,6 +128,7 @@ class Process:
         loop: SimulatedLoop,
         history: History,
         clock: Clock,
+        disk: Disk,
     ) -> None:
         self.name, self.address = name, (host, 80)
         self.settings = settings
@@ -129,9 +137,15 @@ class Process:
         self._loop = loop
         self._history = history
         self._clock = clock
+        self._disk = disk
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def serves(self) -> bool:
+        """Whether it answers."""
+        return self._ready.is_set() and not self._stop.is_set() and not self.dead
 
     @property
     def dead(self) -> bool:
@@ -151,6 +165,7 @@ class Process:
 
     async def _run(self) -> None:
         PROCESS.set(self.name)
+        self._context = contextvars.copy_context()
         substitutes = Substitutes(
             clock=self._clock,
             observers=[Watched(self._history, self.name)],
@@ -190,9 +205,30 @@ class Process:
     async def stop(self) -> None:
         """Stop gracefully."""
         assert self._task is not None
+        if self._stop.is_set():
+            return
+        self._history.add("stops", process=self.name)
         self._stop.set()
         await asyncio.wait({self._task})
-        self._task.result()
+        if not self.dead:
+            self._task.result()
+
+    async def reload(self) -> None:
+        """Read the same settings again, as on SIGHUP."""
+        relay = self.relay
+        assert relay is not None
+        self._history.add("reloads", process=self.name)
+        settings = relay.settings
+        reloaded = Reloaded(
+            settings.ledger,
+            build_price_book(settings),
+            upstreams=build_upstreams(settings, None),
+            authenticator=build_authenticator(settings, self._clock),
+        )
+        task = self._loop.create_task(
+            relay.reconfigure(reloaded), context=self._context
+        )
+        await asyncio.wait({task})
 
     def kill(self) -> None:
         """Let nothing of it run any more; its connections are reset, its memory is gone."""
@@ -200,6 +236,7 @@ class Process:
         self._loop.dead.add(self.name)
         self._loop.network.listeners.pop(self.address, None)
         self._loop.network.kill(lambda context: context.get(PROCESS) == self.name)
+        self._disk.release(self.name)
 
     @property
     def parts(self) -> LogParts:

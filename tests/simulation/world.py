@@ -8,6 +8,7 @@ import contextlib
 import gc
 import hashlib
 import json
+import logging
 import random
 import secrets
 import sys
@@ -27,13 +28,18 @@ from app.settings import Settings, load_settings
 from app.settings.access import settle_identity
 from app.upstreams import http
 
+from app.composition import prepare_log
+from app.eventlog import LogUnusable
+
 from .clients import Client, Plan
+from .faults import draw, strike
 from .history import History
 from .http_client import Cut, ask
 from .loop import SimulatedLoop, Stuck
 from .network import Network
 from .provider import Provider
 from .relays import Process
+from .storage import Disk
 
 START: Final = 1_800_000_000.0
 """The time of day at which every run begins."""
@@ -62,8 +68,10 @@ class Features:
         self.trouble = dice.choice((0.0, 0.3, 0.8))
         self.disorder = dice.choice((0.0, 0.3, 0.9))
         self.keys = dice.random() < 0.5
+        self.log = dice.choices(("memory", "sqlite", "shared"), (6, 2, 2))[0]
+        self.replicas = dice.choice((2, 2, 3)) if self.log == "shared" else 1
 
-    def table(self) -> str:
+    def table(self, folder: Path) -> str:
         """Return the settings as TOML."""
         lines = [
             f"attempts = {self.attempts}",
@@ -72,6 +80,8 @@ class Features:
             "heartbeat_s = 5\nfirst_event_timeout_s = 15\nevent_gap_timeout_s = 12",
             "idle_timeout_s = 10\ntotal_timeout_s = 60\nfallback_after_s = 8",
             "connect_timeout_s = 3\nbreaker_pause_s = 2\nkeepalive_s = 20\nsend_timeout_s = 10",
+            "log = " + json.dumps("memory" if self.log == "memory" else f"sqlite:///{folder}/log.db"),
+            f"workers = {self.replicas}",
             "drain_s = 1\ndemo = false\nmetrics = false\nadmin = false",
         ]
         if not self.keys:
@@ -117,12 +127,12 @@ class World:
     def __init__(self, seed: int, dice: random.Random, loop: SimulatedLoop) -> None:
         self.history = History(loop.time)
         self._dice = dice
-        self._loop = loop
+        self.loop = loop
         self.features = Features(dice)
         loop.disorder = self.features.disorder
-        self._drift_s = 0.0
+        self.drift_s = 0.0
         """How far the wall clock was stepped."""
-        self._processes: list[Process] = []
+        self.processes: list[Process] = []
         self._providers = [
             Provider("abc"[number], wire, random.Random(dice.random()), self.history)
             for number, wire in enumerate(self.features.wires)
@@ -138,9 +148,14 @@ class World:
             for number in range(dice.choice((1, 2, 3, 4)))
         ]
         self._others: set[asyncio.Task[Any]] = set()
+        self._faults = draw(dice)
+        self.disk = Disk(random.Random(dice.random()))
+        self.folder = Path()
+        """Where the files of its relays are."""
+        self.hosts = [(f"10.0.0.{number + 1}", 80) for number in range(len(self.features.wires))]
 
     def wall(self) -> float:
-        return START + self._loop.time() + self._drift_s
+        return START + self.loop.time() + self.drift_s
 
     def note_log(self, level: str, line: dict[str, Any]) -> None:
         if level in ("error", "critical"):
@@ -150,43 +165,65 @@ class World:
             self.history.add("logged", line=str(line.pop("event", "")), why=str(line))
 
     def _settings(self) -> Settings:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "seseragi.toml"
-            path.write_text(self.features.table())
-            return settle_identity(load_settings({}, config=str(path))).settings
+        path = self.folder / "seseragi.toml"
+        path.write_text(self.features.table(self.folder))
+        return settle_identity(load_settings({}, config=str(path))).settings
 
     async def run(self) -> None:
         """Run it to its quiet end."""
-        loop, history = self._loop, self.history
+        loop, history = self.loop, self.history
         for number, provider in enumerate(self._providers):
             await asyncio.start_server(provider.serve, f"10.0.0.{number + 1}", 80)
             provider.trouble = self.features.trouble
-        clock = Clock(wall=self.wall, monotonic=loop.time)
-        process = Process(
-            "relay-1", "10.1.0.1", self._settings(), loop=loop, history=history, clock=clock
-        )
-        self._processes.append(process)
-        await process.start()
+        settings = self._settings()
+        if self.features.log == "shared":
+            prepare_log(settings, ())
+        for number in range(self.features.replicas):
+            await self._open(f"relay-{number + 1}", f"10.1.0.{number + 1}", settings)
         living = [self._spawn(self._live(plan)) for plan in self._plans]
-        await self._within(PATIENCE_S, "a client", asyncio.wait(living))
+        striking = [self._spawn(strike(self, fault)) for fault in self._faults]
+        await self._within(PATIENCE_S, "a client", asyncio.wait([*living, *striking]))
         for one in self._providers:
             one.well = True
         await self._within(PATIENCE_S, "a client", self._await_others())
         await self._within(PATIENCE_S, "a stream", self._await_quiet())
         await self._look_at_all()
-        await self._within(60, "a relay that stops", process.stop())
+        for process in self.processes:
+            if process.serves:
+                await self._within(60, "a relay that stops", process.stop())
         for one in self._providers:
             one.stop()
-        self._loop.network.close()
+        self.loop.network.close()
         await asyncio.sleep(30)
         self._look_for_rests()
+
+    async def _open(self, name: str, host: str, settings: Settings) -> None:
+        clock = Clock(wall=self.wall, monotonic=self.loop.time)
+        process = Process(
+            name, host, settings, loop=self.loop, history=self.history, clock=clock, disk=self.disk
+        )
+        self.processes.append(process)
+        await process.start()
+
+    async def revive(self, process: Process) -> None:
+        """Start a stopped or killed process again, as a supervisor does."""
+        name, number = process.name.partition(".")[0], len(self.processes)
+        if self.features.log == "memory":
+            self.history.add("lost", process=process.name)
+        while True:
+            try:
+                await self._open(f"{name}.{number}", process.address[0], process.settings)
+                return
+            except LogUnusable:
+                self.processes.pop()
+                await asyncio.sleep(1)
 
     async def _live(self, plan: Plan) -> None:
         client = Client(plan, self.history, self._choose, spawn=self._spawn)
         await client.live()
 
     def _spawn(self, work: Any) -> "asyncio.Task[Any]":
-        task = self._loop.create_task(work)
+        task = self.loop.create_task(work)
         self._others.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -197,7 +234,7 @@ class World:
             raise error
 
     def _choose(self) -> tuple[str, int]:
-        return self._dice.choice(self._processes).address
+        return self._dice.choice(self.processes).address
 
     async def _within(self, seconds: float, what: str, work: Any) -> None:
         """Wait for some work, or record that it hangs."""
@@ -214,7 +251,7 @@ class World:
     async def _await_quiet(self) -> None:
         """Wait until no relay produces anything, and nobody reads."""
         while True:
-            loads = [one.relay.hub.load() for one in self._processes if one.relay and not one.dead]
+            loads = [one.relay.hub.load() for one in self.processes if one.serves]
             if not any(load.streams or load.readers for load in loads):
                 return
             await asyncio.sleep(1)
@@ -224,9 +261,10 @@ class World:
     async def _look_at_all(self) -> None:
         """Record what is left: each stream from its begin, the accounts, what is held."""
         await asyncio.sleep(5)
-        for process in self._processes:
-            if process.dead or process.relay is None:
+        for process in self.processes:
+            if not process.serves:
                 continue
+            assert process.relay is not None
             hub = process.relay.hub
             load, admission = hub.load(), hub.admission
             held = {
@@ -239,7 +277,7 @@ class World:
                 ),
             }
             self.history.add("held", process=process.name, **held)
-        live = next(one for one in self._processes if one.relay and not one.dead)
+        live = next(one for one in self.processes if one.serves)
         streams = [one["stream"] for one in self.history.records if one["what"] == "created"]
         log = live.parts.log
         for stream in dict.fromkeys(streams):
@@ -250,14 +288,14 @@ class World:
         del log
         states = await live.parts.accounts.read_accounts(names)
         for name, state in zip(names, states, strict=True):
-            day = state.day
+            month = state.month
             self.history.add(
                 "account",
                 name=name,
                 running=state.running,
-                held=day.held_nano_usd,
-                nano=day.nano_usd,
-                requests=day.requests,
+                held=month.held_nano_usd,
+                nano=month.nano_usd,
+                requests=month.requests,
             )
 
     async def _read_stored(self, process: Process, stream: str) -> dict[str, Any]:
@@ -282,10 +320,10 @@ class World:
         return {"status": 404, "frames": []}
 
     def _look_for_rests(self) -> None:
-        for process in self._processes:
+        for process in self.processes:
             for task in process.tasks() if not process.dead else ():
                 self.history.add("left over", process=process.name, task=task)
-        for error in self._loop.errors:
+        for error in self.loop.errors:
             self.history.add("unhandled", error=error)
 
 
@@ -295,14 +333,20 @@ def run_world(seed: int) -> History:
     network = Network(random.Random(dice.random()))
     loop = SimulatedLoop(random.Random(dice.random()), network)
     world = World(seed, dice, loop)
-    with _isolated(seed, world, loop):
+    shared_memory = Path("/dev/shm")
+    with (
+        tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder,
+        _isolated(seed, world, loop),
+        world.disk.simulated(),
+    ):
+        world.folder = Path(folder)
         asyncio.set_event_loop(loop)
         try:
             loop.run_until_complete(world.run())
         except Stuck as stuck:
             world.history.add("stuck", why=str(stuck))
         finally:
-            _discard(loop)
+            _discard(world, loop)
     return world.history
 
 
@@ -311,11 +355,14 @@ def _place_of(error: BaseException) -> str:
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
-def _discard(loop: SimulatedLoop) -> None:
-    """Forget the loop with all tasks that never end."""
+def _discard(world: World, loop: SimulatedLoop) -> None:
+    """Forget the loop with all tasks that never end; what they still do is in no history."""
     asyncio.set_event_loop(None)
-    for task in loop.tasks:
+    world.history.close()
+    for task in list(loop.tasks):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
+        with contextlib.suppress(BaseException):
+            task.get_coro().close()  # type: ignore[union-attr]
     loop.tasks.clear()
     loop.close()
 
@@ -346,6 +393,15 @@ def _isolated(seed: int, world: World, loop: SimulatedLoop) -> Iterator[None]:
         world.note_log(name, dict(line))
         raise structlog.DropEvent
 
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = record.exc_info[1] if record.exc_info else None
+            place = "" if error is None else f"{error!r} at {_place_of(error)}"
+            world.history.add("logged", line=record.getMessage(), why=place)
+
+    server_log, handler = logging.getLogger("uvicorn.error"), Handler(logging.ERROR)
+    server_log.addHandler(handler)
+    server_log.propagate = False
     structlog.configure(processors=[note], cache_logger_on_first_use=False)
     random.seed(seed)
     hook = sys.unraisablehook
@@ -366,3 +422,5 @@ def _isolated(seed: int, world: World, loop: SimulatedLoop) -> Iterator[None]:
         sys.unraisablehook = hook
         random.setstate(state)
         structlog.configure(**config)
+        server_log.removeHandler(handler)
+        server_log.propagate = True

@@ -1,0 +1,129 @@
+"""The faults of a run: what happens at which time, drawn before it begins."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Any, Final
+
+KINDS: Final = {
+    "cancel": 4,
+    "reset": 4,
+    "silence": 1,
+    "unreachable": 2,
+    "step": 2,
+    "reload": 2,
+    "pause": 2,
+    "stop": 1,
+    "kill": 3,
+    "full": 2,
+}
+"""The kinds of faults, with their weights."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault."""
+
+    at: float
+    kind: str
+    lasts_s: float
+    chance: float
+    """Chooses what it strikes."""
+
+
+def draw(dice: random.Random) -> list[Fault]:
+    """Return the faults of a run."""
+    count = dice.choice((0, 0, 1, 1, 2, 4))
+    kinds = dice.choices([*KINDS], [*KINDS.values()], k=count)
+    return [
+        Fault(
+            at=dice.choice((0.02, 0.1, 0.6, 1.5, 4)) * dice.uniform(0.5, 1.5),
+            kind=kind,
+            lasts_s=dice.choice((0.1, 1, 5, 20)),
+            chance=dice.random(),
+        )
+        for kind in kinds
+    ]
+
+
+def pick(values: Any, chance: float) -> Any:
+    """Return one of some values; None without any."""
+    found = list(values)
+    return found[int(chance * len(found))] if found else None
+
+
+async def strike(world: Any, fault: Fault) -> None:
+    """Let one fault happen in a world."""
+    await asyncio.sleep(fault.at)
+    loop, note = world.loop, world.history.add
+    match fault.kind:
+        case "cancel":
+            task = pick(_cancellable(loop), fault.chance)
+            if task is not None:
+                note("cancelled", task=_name(task))
+                task.cancel()
+        case "reset":
+            transport = pick(loop.network.all(), fault.chance)
+            if transport is not None:
+                note("broken", peer=transport.peer_address)
+                transport.reset()
+                transport.other.break_off()
+        case "silence":
+            transport = pick(loop.network.all(), fault.chance)
+            if transport is not None:
+                note("silent", peer=transport.peer_address)
+                transport.silent = transport.other.silent = True
+        case "unreachable":
+            address = pick(world.hosts, fault.chance)
+            note("unreachable", address=address)
+            loop.network.unreachable.add(address)
+            await asyncio.sleep(fault.lasts_s)
+            loop.network.unreachable.discard(address)
+        case "step":
+            step_s = pick((-86_400, -3600, -5, 5, 3600, 90_000), fault.chance)
+            note("stepped", seconds=step_s)
+            world.drift_s += step_s
+        case "full" if world.features.log != "memory":
+            note("full")
+            world.disk.full = True
+            await asyncio.sleep(fault.lasts_s)
+            world.disk.full = False
+            note("has room")
+        case "reload" | "pause" | "stop" | "kill":
+            process = pick((one for one in world.processes if one.serves), fault.chance)
+            if process is not None:
+                await _strike_process(world, process, fault)
+
+
+async def _strike_process(world: Any, process: Any, fault: Fault) -> None:
+    match fault.kind:
+        case "reload":
+            await process.reload()
+        case "pause":
+            world.history.add("paused", process=process.name)
+            world.loop.pause(process.name)
+            await asyncio.sleep(fault.lasts_s)
+            world.loop.go_on(process.name)
+        case "stop":
+            await process.stop()
+            await asyncio.sleep(fault.lasts_s)
+            await world.revive(process)
+        case "kill":
+            process.kill()
+            await asyncio.sleep(fault.lasts_s)
+            await world.revive(process)
+
+
+def _cancellable(loop: Any) -> list["asyncio.Task[Any]"]:
+    """Return the tasks that a server or a shutdown may cancel: runs and requests."""
+    found = [
+        task
+        for task, process in loop.tasks.items()
+        if process and (task.get_name().startswith("run ") or "run_asgi" in repr(task.get_coro()))
+    ]
+    return found
+
+
+def _name(task: "asyncio.Task[Any]") -> str:
+    name = task.get_name()
+    return name if name.startswith("run ") else "request"
