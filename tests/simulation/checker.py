@@ -266,7 +266,10 @@ def _explains(history: _Sorted, line: Mapping[str, Any]) -> bool:
     """Return whether a fault explains a line of the log."""
     if "CancelledError" in line["why"]:
         return bool(history["cancelled"])
-    return bool(history["full"]) and "log" in line["line"]
+    if not history["full"]:
+        return False
+    # A stream that never began cannot be removed either.
+    return "event log" in line["line"] or "no producer" in line["line"]
 
 
 def _number(name: str) -> int:

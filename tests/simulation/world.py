@@ -47,6 +47,9 @@ START: Final = 1_800_000_000.0
 PATIENCE_S: Final = 400.0
 """When a client or a stream hangs: all deadlines of the relay together are shorter."""
 
+RECOVERS_S: Final = 100.0
+"""The time in which a log ends what it could not write, or what a dead process has left."""
+
 WIRES: Final = ("openai_chat", "anthropic", "openai_responses")
 
 
@@ -259,35 +262,13 @@ class World:
     # The end
 
     async def _look_at_all(self) -> None:
-        """Record what is left: each stream from its begin, the accounts, what is held."""
+        """Record what is left: what is held, the accounts, each stream from its begin."""
         await asyncio.sleep(5)
         for process in self.processes:
-            if not process.serves:
-                continue
-            assert process.relay is not None
-            hub = process.relay.hub
-            load, admission = hub.load(), hub.admission
-            held = {
-                "streams": load.streams + admission.streams,
-                "readers": load.readers,
-                "bytes of requests": admission.bytes,
-                "running": len(process.parts.log.running()),
-                "busy targets": sum(
-                    capacity.running for capacity in hub.upstreams._capacities.values()
-                ),
-            }
-            self.history.add("held", process=process.name, **held)
+            if process.serves:
+                self.history.add("held", process=process.name, **_holds(process))
         live = next(one for one in self.processes if one.serves)
-        streams = [one["stream"] for one in self.history.records if one["what"] == "created"]
-        log = live.parts.log
-        for stream in dict.fromkeys(streams):
-            found = await self._read_stored(live, stream)
-            self.history.add("stored", stream=stream, **found)
-        assert live.relay is not None
-        names = ["relay", *(f"key:k{name[-1]}" for name in CREDENTIALS)]
-        del log
-        states = await live.parts.accounts.read_accounts(names)
-        for name, state in zip(names, states, strict=True):
+        for name, state in await self._read_accounts(live):
             month = state.month
             self.history.add(
                 "account",
@@ -297,6 +278,21 @@ class World:
                 nano=month.nano_usd,
                 requests=month.requests,
             )
+        streams = [one["stream"] for one in self.history.records if one["what"] == "created"]
+        for stream in dict.fromkeys(streams):
+            found = await self._read_stored(live, stream)
+            self.history.add("stored", stream=stream, **found)
+
+    async def _read_accounts(self, process: Process) -> list[tuple[str, Any]]:
+        """Return the accounts, once nothing is reserved any more, or after `RECOVERS_S`."""
+        names = ["relay", *(f"key:k{name[-1]}" for name in CREDENTIALS)]
+        until = self.loop.time() + RECOVERS_S
+        while True:
+            states = await process.parts.accounts.read_accounts(names)
+            is_held = any(state.running or state.month.held_nano_usd for state in states)
+            if not is_held or self.loop.time() > until:
+                return list(zip(names, states, strict=True))
+            await asyncio.sleep(2)
 
     async def _read_stored(self, process: Process, stream: str) -> dict[str, Any]:
         """Read a stream again, as its owner."""
@@ -325,6 +321,21 @@ class World:
                 self.history.add("left over", process=process.name, task=task)
         for error in self.loop.errors:
             self.history.add("unhandled", error=error)
+
+
+def _holds(process: Process) -> dict[str, int]:
+    """Return what a relay holds for streams and requests."""
+    assert process.relay is not None
+    hub = process.relay.hub
+    load, admission = hub.load(), hub.admission
+    capacities = hub.upstreams._capacities.values()
+    return {
+        "streams": load.streams + admission.streams,
+        "readers": load.readers,
+        "bytes of requests": admission.bytes,
+        "running streams in the log": len(process.parts.log.running()),
+        "places of targets": sum(capacity.running for capacity in capacities),
+    }
 
 
 def run_world(seed: int) -> History:
