@@ -6,7 +6,7 @@ The records of a history, and their fields besides `at`:
 - `read` (session, stream, door, after), `frame` (session, id, data), `cut`, `left`: one connection
 - `call` (marker, target, number), `billed` (.. nano, sent, whole, told): the provider's book
 - `created` (stream, marker, key), `append` (stream, first, types, end), `deleted`: the log
-- `ended` (stream, marker, status, nano, charges, lost): what observers receive
+- `ended` (stream, status, nano, charges, lost): what observers receive
 - `stored` (stream, status, frames): the stream as it can be read at the end
 - `account` (name, running, held, nano, requests), `held`, `left`: what remains at the end
 - `killed`, `lost` (writes), `stepped` (a clock), `full` (a disk): faults that excuse something
@@ -59,6 +59,8 @@ class _Sorted:
         for ended in self["ended"]:
             self.ended[ended["stream"]].append(ended)
         self.markers = {one["stream"]: one["marker"] for one in self["created"]}
+        for ended in self["ended"]:
+            ended.setdefault("marker", self.markers.get(ended["stream"], ""))
         self.billed: dict[tuple[str, int], Record] = {}
         """The last words of the provider about each call."""
         for one in self["billed"]:
@@ -225,7 +227,7 @@ def _check_accounts(history: _Sorted) -> Iterator[str]:
     highest: dict[str, int] = {}
     for one in history["balance"]:
         name, used, limit = one["name"], one["nano"], one["limit"]
-        if used < highest.get(name, 0) and not history["killed"]:
+        if used < highest.get(name, 0) and not history["lost"]:
             yield f"account {name}: its usage sank from {highest[name]} to {used}"
         highest[name] = used
         if limit is not None and used + one["held"] > limit:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import websockets
+
 from app.framing.sse import Decoder
 
 from .history import History
-from .http_client import Answer, Cut, Silent, ask
+from .http_client import WHOLE_S, Answer, Cut, Silent, ask
 
 NATIVE: Final = "native"
 
@@ -20,6 +22,7 @@ PATHS: Final = {
     NATIVE: "/v1/chat",
     "chat": "/v1/chat/completions",
     "messages": "/v1/messages",
+    "socket": "/v1/responses",
 }
 """The doors, by the format of their answers."""
 
@@ -53,7 +56,7 @@ class Plan:
     def draw(
         cls, dice: random.Random, number: int, *, models: Sequence[str], credentials: Sequence[str]
     ) -> "Plan":
-        door = dice.choices([*PATHS], [6, 1, 1])[0]
+        door = dice.choices([*PATHS], [6, 1, 1, 1])[0]
         tokens = dice.choice((1, 3, 5, 8, 12))
         stop = dice.random()
         return cls(
@@ -104,6 +107,9 @@ class Client:
         """Ask, leave, come back, until the end is read or the plan says not to."""
         plan = self.plan
         await asyncio.sleep(plan.begins_at)
+        if plan.door == "socket":
+            await self._converse()
+            return
         leaves = [*plan.leaves_after]
         cursor: str | None = None
         for attempt in range(12):
@@ -141,6 +147,36 @@ class Client:
             await asyncio.sleep(plan.pause_s)
             if plan.door != NATIVE and not plan.key:
                 return
+
+    async def _converse(self) -> None:
+        """Ask over a WebSocket, and read the answer's messages."""
+        plan, note = self.plan, self._history.add
+        most = plan.leaves_after[0] if plan.leaves_after else None
+        host, port = self._choose()
+        content = f"{plan.marker} {plan.tokens}"
+        create = {"type": "response.create", "model": plan.model, "input": content}
+        note("ask", marker=plan.marker, door=plan.door, key=None)
+        note("read", session=plan.marker, stream="", door=plan.door, after="")
+        url = f"ws://{host}:{port}{PATHS[plan.door]}"
+        try:
+            async with (
+                asyncio.timeout(WHOLE_S),
+                websockets.connect(
+                    url, proxy=None, additional_headers=self._headers, close_timeout=1
+                ) as socket,
+            ):
+                await socket.send(json.dumps(create))
+                count = 0
+                while most is None or count < most:
+                    message = json.loads(await socket.recv())
+                    note("frame", session=plan.marker, id="", data=json.dumps(message))
+                    count += 1
+                    if message["type"] in _LAST:
+                        break
+        except TimeoutError:
+            note("silence", session=plan.marker)
+        except (OSError, websockets.exceptions.WebSocketException) as error:
+            note("cut", session=plan.marker, why=type(error).__name__)
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -277,6 +313,9 @@ class Client:
             await answer.read()
             answer.leave()
             self._history.add("stopped", stream=self.stream, status=answer.status)
+
+
+_LAST: Final = ("response.completed", "response.incomplete", "response.failed", "error")
 
 
 def _is_end(door: str, data: str) -> bool:

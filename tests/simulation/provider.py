@@ -211,9 +211,9 @@ class Provider:
             await writer.drain()
         if how in _BROKEN:
             if how == "torn":
-                call.sent += stops_at < len(tokens)
+                call.sent += stops_at < len(tokens)  # generated, and lost on its way
                 rest = wire.token(tokens[stops_at] if stops_at < len(tokens) else " end")
-                _chunk(writer, rest[: dice.randint(1, len(rest) - 1)])
+                _chunk(writer, rest[: dice.randint(1, len(rest) // 2)])
             if how == "error" and not call.sent:
                 call.begun = False  # an error in place of an answer is a refusal, which is free
             await _break(how, writer, gone, wire)

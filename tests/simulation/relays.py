@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import re
 from typing import Any
 
 from uvicorn.server import ServerState
@@ -17,6 +18,7 @@ from app.eventlog import EventLog, LogParts
 from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import Event, StreamEnd
+from app.policies.balance import MIN_SAMPLES
 from app.relay import Relay, Reloaded
 from app.server.serving import build_server
 from app.settings import Settings
@@ -48,7 +50,6 @@ class Watched(Observer):
             "ended",
             process=self._process,
             stream=ended.info.id,
-            marker=ended.info.request_id,
             status=ended.end.status,
             target=ended.target,
             nano=ended.nano_usd,
@@ -76,7 +77,7 @@ class WatchedLog:
                 "created",
                 process=self._process,
                 stream=info.id,
-                marker=info.request_id,
+                marker=_marker_of(info),
                 key=info.key,
             )
         return claim
@@ -114,6 +115,12 @@ class WatchedLog:
             types=[type(event).__name__ for event in events],
             end=end.status if isinstance(end, StreamEnd) else None,
         )
+
+
+def _marker_of(info: StreamInfo) -> str:
+    """Return the name of a request; over a WebSocket it is in its input only."""
+    found = re.search(rb"q\d+ ", info.request)
+    return info.request_id if found is None else found[0].decode().strip()
 
 
 class Process:
@@ -173,6 +180,10 @@ class Process:
         )
         async with Relay.open(self.settings, substitutes=substitutes) as relay:
             self.relay = relay
+            stats = relay.hub.upstreams.stats
+            for target in relay.hub.upstreams.routes["r"].targets:
+                for _ in range(MIN_SAMPLES):  # without which nothing is hedged
+                    stats.note(target.name, 0.02, now=self._loop.time())
             server = self.server = build_server(
                 relay,
                 others_answer=lambda: False,

@@ -29,6 +29,7 @@ from app.settings.access import settle_identity
 from app.upstreams import http
 
 from app.composition import prepare_log
+from app.errors import RelayError
 from app.eventlog import LogUnusable
 
 from .clients import Client, Plan
@@ -46,6 +47,10 @@ START: Final = 1_800_000_000.0
 
 PATIENCE_S: Final = 400.0
 """When a client or a stream hangs: all deadlines of the relay together are shorter."""
+
+BUDGET: Final = 700_000
+"""Nano-USD a month: an answer costs up to 204,000."""
+MOST_STREAMS: Final = 3
 
 RECOVERS_S: Final = 100.0
 """The time in which a log ends what it could not write, or what a dead process has left."""
@@ -68,6 +73,7 @@ class Features:
         self.strict = dice.random() < 0.3
         self.status_wait_s = dice.choice((0, 0.2, 5))
         self.linger_s = dice.choice((0, 2, 6))
+        self.total_timeout_s = dice.choice((60, 60, 1.5))
         self.trouble = dice.choice((0.0, 0.3, 0.8))
         self.disorder = dice.choice((0.0, 0.3, 0.9))
         self.keys = dice.random() < 0.5
@@ -81,7 +87,7 @@ class Features:
             f"status_wait_s = {self.status_wait_s}",
             f"linger_s = {self.linger_s}",
             "heartbeat_s = 5\nfirst_event_timeout_s = 15\nevent_gap_timeout_s = 12",
-            "idle_timeout_s = 10\ntotal_timeout_s = 60\nfallback_after_s = 8",
+            f"idle_timeout_s = 10\ntotal_timeout_s = {self.total_timeout_s}\nfallback_after_s = 8",
             "connect_timeout_s = 3\nbreaker_pause_s = 2\nkeepalive_s = 20\nsend_timeout_s = 10",
             "log = " + json.dumps("memory" if self.log == "memory" else f"sqlite:///{folder}/log.db"),
             f"workers = {self.replicas}",
@@ -110,7 +116,7 @@ class Features:
         lines.append('[[price]]\ntarget = "*/*"\ninput = 1\noutput = 2')
         lines.append("[limits]\nmax_output_tokens = 100")
         if self.budget:
-            lines.append("usd_per_day = 0.001\nstreams = 4")
+            lines.append(f"usd_per_month = {BUDGET / 1e9}\nstreams = {MOST_STREAMS}")
             if self.strict:
                 lines.append("strict = true")
         if self.keys:
@@ -184,12 +190,15 @@ class World:
         for number in range(self.features.replicas):
             await self._open(f"relay-{number + 1}", f"10.1.0.{number + 1}", settings)
         living = [self._spawn(self._live(plan)) for plan in self._plans]
+        watching = self.loop.create_task(self._watch_balance()) if self.features.budget else None
         striking = [self._spawn(strike(self, fault)) for fault in self._faults]
         await self._within(PATIENCE_S, "a client", asyncio.wait([*living, *striking]))
         for one in self._providers:
             one.well = True
         await self._within(PATIENCE_S, "a client", self._await_others())
         await self._within(PATIENCE_S, "a stream", self._await_quiet())
+        if watching is not None:
+            watching.cancel()
         await self._look_at_all()
         for process in self.processes:
             if process.serves:
@@ -293,6 +302,29 @@ class World:
             if not is_held or self.loop.time() > until:
                 return list(zip(names, states, strict=True))
             await asyncio.sleep(2)
+
+    async def _watch_balance(self) -> None:
+        """Record the relay's account whenever it has changed."""
+        before: tuple[int, int, int] | None = None
+        while True:
+            process = next((one for one in self.processes if one.serves), None)
+            if process is not None:
+                with contextlib.suppress(RelayError):
+                    [state] = await process.parts.accounts.read_accounts(["relay"])
+                    found = (state.running, state.month.nano_usd, state.month.held_nano_usd)
+                    if found != before:
+                        before = found
+                        running, nano, held = found
+                        self.history.add(
+                            "balance",
+                            name="relay",
+                            running=running,
+                            most=MOST_STREAMS,
+                            nano=nano,
+                            held=held,
+                            limit=BUDGET,
+                        )
+            await asyncio.sleep(0.2)
 
     async def _read_stored(self, process: Process, stream: str) -> dict[str, Any]:
         """Read a stream again, as its owner."""
