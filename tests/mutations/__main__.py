@@ -59,7 +59,7 @@ def run(mutation: Mutation, source: Path) -> str:
     """Return what the tests made of a mutation: "caught", "SURVIVED", or why they did not run."""
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         tree = Path(folder, "tree")
-        _copy(source, tree)
+        copy_tree(source, tree)
         if (shared := source.parent / "shared").exists():
             Path(folder, "shared").symlink_to(shared)
         try:
@@ -83,7 +83,7 @@ def run(mutation: Mutation, source: Path) -> str:
     return f"NOT RUN: {(done.stdout + done.stderr)[-500:]}"
 
 
-def _copy(source: Path, tree: Path) -> None:
+def copy_tree(source: Path, tree: Path) -> None:
     """Copy what git knows or would add; link what npm has installed."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=source, capture_output=True, text=True, check=True).stdout

@@ -276,7 +276,7 @@ class Client:
         for number in range(plan.readers):
             self._spawn(self._read_along(f"{plan.marker}.r{next(self._sessions)}{number}", self.stream))
         if plan.stops:
-            self._spawn(self._stop())
+            self._spawn(self._stop_later())
 
     async def _read_along(self, name: str, stream: str) -> None:
         cursor, over = "", False
@@ -299,15 +299,19 @@ class Client:
                 return
             await asyncio.sleep(0.5)
 
-    async def _stop(self) -> None:
+    async def _stop_later(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.plan.pause_s):
                 while self._seen < self.plan.stops_after:
                     await self._more.wait()
                     self._more.clear()
+        await self.stop(self.plan.stops)
+
+    async def stop(self, how: str) -> None:
+        """Stop the stream, or delete it."""
         path = f"/v1/streams/{self.stream}"
-        method, path = ("DELETE", path) if self.plan.stops == "delete" else ("POST", f"{path}/cancel")
-        self._history.add("stop", stream=self.stream, how=self.plan.stops)
+        method, path = ("DELETE", path) if how == "delete" else ("POST", f"{path}/cancel")
+        self._history.add("stop", stream=self.stream, how=how)
         with contextlib.suppress(Cut):
             answer = await ask(self._choose(), method, path, headers=self._headers)
             await answer.read()

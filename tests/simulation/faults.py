@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 KINDS: Final = {
+    "stop stream": 6,
     "cancel": 4,
     "reset": 4,
     "silence": 1,
@@ -25,6 +26,7 @@ class Fault:
     """One fault."""
 
     at: float
+    """Seconds after the begin; or once the history has so many records, if it is above 10."""
     kind: str
     lasts_s: float
     chance: float
@@ -33,11 +35,13 @@ class Fault:
 
 def draw(dice: random.Random) -> list[Fault]:
     """Return the faults of a run."""
-    count = dice.choice((0, 0, 1, 1, 2, 4))
+    count = dice.choice((0, 1, 1, 2, 3))
     kinds = dice.choices([*KINDS], [*KINDS.values()], k=count)
     return [
         Fault(
-            at=dice.choice((0.02, 0.1, 0.6, 1.5, 4)) * dice.uniform(0.5, 1.5),
+            at=dice.choice((0.02, 0.1, 0.6, 1.5, 4)) * dice.uniform(0.5, 1.5)
+            if dice.random() < 0.4
+            else dice.randint(11, 80),
             kind=kind,
             lasts_s=dice.choice((0.1, 1, 5, 20)),
             chance=dice.random(),
@@ -54,9 +58,16 @@ def pick(values: Any, chance: float) -> Any:
 
 async def strike(world: Any, fault: Fault) -> None:
     """Let one fault happen in a world."""
-    await asyncio.sleep(fault.at)
+    if fault.at <= 10:
+        await asyncio.sleep(fault.at)
+    elif not await world.history.reaches(int(fault.at)):
+        return
     loop, note = world.loop, world.history.add
     match fault.kind:
+        case "stop stream":
+            client = pick((one for one in world.clients if one.stream), fault.chance)
+            if client is not None:
+                await client.stop("cancel" if fault.lasts_s < 20 else "delete")
         case "cancel":
             task = pick(_cancellable(loop), fault.chance)
             if task is not None:

@@ -1,5 +1,6 @@
 """The history of a run: what each part did and saw, with its time."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +16,30 @@ class History:
         self.records: list[Record] = []
         self._clock = clock
         self._closed = False
+        self._waiters: list[tuple[int, asyncio.Future[bool]]] = []
 
     def close(self) -> None:
         """Take no more records."""
         self._closed = True
 
+    async def reaches(self, count: int) -> bool:
+        """Wait until there are so many records; return False if nothing more happens."""
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiters.append((count, waiter))
+        return await waiter
+
+    def over(self) -> None:
+        """Let nobody wait for more records."""
+        for _, waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(False)
+
     def add(self, what: str, **fields: Any) -> None:
         if not self._closed:
             self.records.append({"at": round(self._clock(), 6), "what": what, **fields})
+            for count, waiter in self._waiters:
+                if count <= len(self.records) and not waiter.done():
+                    waiter.set_result(True)
 
     def lines(self) -> str:
         """Return the records as lines of JSON."""

@@ -224,6 +224,16 @@ class Process:
         if not self.dead:
             self._task.result()
 
+    async def read_account(self, name: str) -> Any:
+        """Return an account's state; None if the process dies meanwhile, or its log fails."""
+        read = self.parts.accounts.read_accounts([name])
+        task: asyncio.Task[Any] = self._loop.create_task(read, context=self._context)  # type: ignore[arg-type]
+        await asyncio.wait({task}, timeout=5)
+        if not task.done() or task.exception() is not None:
+            task.cancel()
+            return None
+        return task.result()[0]
+
     async def reload(self) -> None:
         """Read the same settings again, as on SIGHUP."""
         relay = self.relay

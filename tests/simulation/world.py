@@ -29,7 +29,6 @@ from app.settings.access import settle_identity
 from app.upstreams import http
 
 from app.composition import prepare_log
-from app.errors import RelayError
 from app.eventlog import LogUnusable
 
 from .clients import Client, Plan
@@ -67,7 +66,7 @@ class Features:
         self.rescue = several and dice.random() < 0.4
         self.hedge = several and dice.random() < 0.4
         self.resume = dice.random() < 0.5
-        self.hook = dice.choices(("", "pass", "rewrite", "slow", "fail"), (6, 2, 2, 1, 1))[0]
+        self.hook = dice.choices(("", "pass", "rewrite", "slow", "fail"), (5, 1, 2, 3, 1))[0]
         self.attempts = dice.choice((1, 2, 3))
         self.budget = dice.random() < 0.4
         self.strict = dice.random() < 0.3
@@ -77,7 +76,7 @@ class Features:
         self.trouble = dice.choice((0.0, 0.3, 0.8))
         self.disorder = dice.choice((0.0, 0.3, 0.9))
         self.keys = dice.random() < 0.5
-        self.log = dice.choices(("memory", "sqlite", "shared"), (6, 2, 2))[0]
+        self.log = dice.choices(("memory", "sqlite", "shared"), (8, 2, 1))[0]
         self.replicas = dice.choice((2, 2, 3)) if self.log == "shared" else 1
 
     def table(self, folder: Path) -> str:
@@ -158,6 +157,7 @@ class World:
         ]
         self._others: set[asyncio.Task[Any]] = set()
         self._faults = draw(dice)
+        self.clients: list[Client] = []
         self.disk = Disk(random.Random(dice.random()))
         self.folder = Path()
         """Where the files of its relays are."""
@@ -192,7 +192,9 @@ class World:
         living = [self._spawn(self._live(plan)) for plan in self._plans]
         watching = self.loop.create_task(self._watch_balance()) if self.features.budget else None
         striking = [self._spawn(strike(self, fault)) for fault in self._faults]
-        await self._within(PATIENCE_S, "a client", asyncio.wait([*living, *striking]))
+        await self._within(PATIENCE_S, "a client", asyncio.wait(living))
+        self.history.over()
+        await self._within(PATIENCE_S, "a fault", self._await(striking))
         for one in self._providers:
             one.well = True
         await self._within(PATIENCE_S, "a client", self._await_others())
@@ -232,6 +234,7 @@ class World:
 
     async def _live(self, plan: Plan) -> None:
         client = Client(plan, self.history, self._choose, spawn=self._spawn)
+        self.clients.append(client)
         await client.live()
 
     def _spawn(self, work: Any) -> "asyncio.Task[Any]":
@@ -256,6 +259,10 @@ class World:
         except TimeoutError:
             self.history.add("hangs", what_hangs=what, after_s=seconds)
 
+    async def _await(self, tasks: list["asyncio.Task[Any]"]) -> None:
+        if tasks:
+            await asyncio.wait(tasks)
+
     async def _await_others(self) -> None:
         while self._others:
             await asyncio.wait(set(self._others))
@@ -272,7 +279,7 @@ class World:
 
     async def _look_at_all(self) -> None:
         """Record what is left: what is held, the accounts, each stream from its begin."""
-        await asyncio.sleep(5)
+        await asyncio.sleep(1)
         for process in self.processes:
             if process.serves:
                 self.history.add("held", process=process.name, **_holds(process))
@@ -308,22 +315,14 @@ class World:
         before: tuple[int, int, int] | None = None
         while True:
             process = next((one for one in self.processes if one.serves), None)
-            if process is not None:
-                with contextlib.suppress(RelayError):
-                    [state] = await process.parts.accounts.read_accounts(["relay"])
-                    found = (state.running, state.month.nano_usd, state.month.held_nano_usd)
-                    if found != before:
-                        before = found
-                        running, nano, held = found
-                        self.history.add(
-                            "balance",
-                            name="relay",
-                            running=running,
-                            most=MOST_STREAMS,
-                            nano=nano,
-                            held=held,
-                            limit=BUDGET,
-                        )
+            state = None if process is None else await process.read_account("relay")
+            if state is not None:
+                found = (state.running, state.month.nano_usd, state.month.held_nano_usd)
+                if found != before:
+                    before = found
+                    running, nano, held = found
+                    fields = {"running": running, "most": MOST_STREAMS, "nano": nano, "held": held}
+                    self.history.add("balance", name="relay", limit=BUDGET, **fields)
             await asyncio.sleep(0.2)
 
     async def _read_stored(self, process: Process, stream: str) -> dict[str, Any]:
