@@ -249,7 +249,7 @@ class Process:
         task = self._loop.create_task(
             relay.reconfigure(reloaded), context=self._context
         )
-        await asyncio.wait({task})
+        await asyncio.wait({task}, timeout=5)  # it may be killed meanwhile
 
     def kill(self) -> None:
         """Let nothing of it run any more; its connections are reset, its memory is gone."""

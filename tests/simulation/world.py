@@ -280,8 +280,11 @@ class World:
     async def _look_at_all(self) -> None:
         """Record what is left: what is held, the accounts, each stream from its begin."""
         await asyncio.sleep(1)
+        until = self.loop.time() + RECOVERS_S
         for process in self.processes:
             if process.serves:
+                while any(_holds(process).values()) and self.loop.time() < until:
+                    await asyncio.sleep(1)
                 self.history.add("held", process=process.name, **_holds(process))
         live = next(one for one in self.processes if one.serves)
         for name, state in await self._read_accounts(live):
