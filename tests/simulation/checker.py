@@ -18,6 +18,7 @@ A history may have only some of these: each check concerns the records that are 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 from .history import Record
@@ -61,6 +62,13 @@ class _Sorted:
         self.markers = {one["stream"]: one["marker"] for one in self["created"]}
         for ended in self["ended"]:
             ended.setdefault("marker", self.markers.get(ended["stream"], ""))
+        killed = {one["process"] for one in self["killed"]}
+        dead = {one["stream"] for one in self["created"] if one["process"] in killed}
+        dead |= {stream for stream, ended in self.ended.items() if ended[0]["lost"]}
+        self.orphaned = {self.markers[stream] for stream in dead if stream in self.markers}
+        """Requests with a stream that was ended for its process: earlier attempts are unknown."""
+        if self["lost"]:
+            self.orphaned |= set(self.markers.values())
         self.billed: dict[tuple[str, int], Record] = {}
         """The last words of the provider about each call."""
         for one in self["billed"]:
@@ -166,7 +174,6 @@ def _check_texts(history: _Sorted) -> Iterator[str]:
 
 
 def _check_keys(history: _Sorted) -> Iterator[str]:
-    excused = bool(history["killed"] or history["lost"])
     charged: Counter[str] = Counter()
     for call in history.billed.values():
         charged[call["marker"]] += call["nano"] > 0
@@ -174,7 +181,7 @@ def _check_keys(history: _Sorted) -> Iterator[str]:
     for (ended, *_) in history.ended.values():
         told[ended["marker"]] += sum(charge["counted"] for charge in ended["charges"])
     for marker, count in charged.items():
-        if count > told[marker] and not excused:
+        if count > told[marker] and marker not in history.orphaned:
             yield f"{marker}: {count} calls were billed, {told[marker]} were charged"
     by_key: dict[str, list[str]] = defaultdict(list)
     deleted = {one["stream"] for one in history["deleted"]}
@@ -187,7 +194,7 @@ def _check_keys(history: _Sorted) -> Iterator[str]:
             for stream in streams
             if any(end["status"] != "failed" for end in history.ended.get(stream, ()))
         ]
-        if len(good) > 1 and not excused:
+        if len(good) > 1 and not history["lost"]:
             yield f"{key}: has {len(good)} streams that did not fail: {good}"
 
 
@@ -203,12 +210,10 @@ def _check_money(history: _Sorted) -> Iterator[str]:
     for (ended, *_) in history.ended.values():
         marker = ended["marker"]
         settled[marker] += ended["nano"] or 0
-        if ended["lost"] or any(charge["estimated"] for charge in ended["charges"]):
+        if any(charge["estimated"] for charge in ended["charges"]):
             estimated.add(marker)
-    if history["killed"] or history["lost"]:
-        return
     for marker in {**billed, **settled}:
-        if marker not in estimated and billed[marker] != settled[marker]:
+        if marker not in estimated | history.orphaned and billed[marker] != settled[marker]:
             yield (
                 f"{marker}: {settled[marker]} nano-USD are settled as the provider's count, "
                 f"which is {billed[marker]}"
@@ -220,8 +225,8 @@ def _check_accounts(history: _Sorted) -> Iterator[str]:
         if one["running"] or one["held"]:
             yield f"account {one['name']}: {one['running']} streams and {one['held']} stay held"
     relay = [one for one in history["account"] if one["name"] == "relay"]
-    if relay and not history["killed"] and not history["lost"]:
-        settled = sum(ended[0]["nano"] or 0 for ended in history.ended.values())
+    if relay and not history["lost"]:
+        settled = sum(_costs(history))
         if relay[0]["nano"] != settled:
             yield f"account relay: has {relay[0]['nano']} nano-USD, its streams {settled}"
     highest: dict[str, int] = {}
@@ -235,6 +240,16 @@ def _check_accounts(history: _Sorted) -> Iterator[str]:
         most = one["most"]
         if most is not None and one["running"] > most:
             yield f"account {name}: {one['running']} streams run, of {most}"
+
+
+def _costs(history: _Sorted) -> Iterator[int]:
+    """Yield what each stream has cost, as observers were told, or as its stored end says."""
+    for stream in history.markers:
+        if stream in history.ended:
+            yield history.ended[stream][0]["nano"] or 0
+        elif stream in history.stored:
+            end = json.loads(history.stored[stream][-1][1])
+            yield round(Decimal(end.get("cost", "0")) * 10**9)
 
 
 # (f) Nothing hangs beyond its deadline; (g) nothing stays held
