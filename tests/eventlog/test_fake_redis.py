@@ -1,0 +1,32 @@
+"""The contract over the fake Redis of `tests/simulation`: what it says of Redis is true."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from tests.eventlog.accounts_contract import *  # noqa: F403
+from tests.eventlog.contract import *  # noqa: F403
+from tests.eventlog.contract import Elsewhere
+from tests.eventlog.redis_logs import opened
+from tests.eventlog.rows_contract import *  # noqa: F403
+from tests.simulation.redis import FakeRedis
+
+
+@pytest.fixture
+async def fake_url():
+    server = await asyncio.start_server(FakeRedis().serve, "127.0.0.1", 0)
+    async with server:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+
+
+@pytest.fixture(params=["here", "elsewhere"])
+async def event_log(request, fake_url, clock, once, callbacks):
+    arguments = {"wall": clock, **callbacks.arguments}
+    async with contextlib.AsyncExitStack() as stack:
+        there = await stack.enter_async_context(opened(fake_url, **arguments))
+        if request.param == "here":
+            yield there
+        else:
+            here = await stack.enter_async_context(opened(fake_url, **arguments))
+            yield Elsewhere(there, here)

@@ -1,0 +1,143 @@
+"""A Redis in this process: fakeredis, which runs the relay's scripts in Lua, behind RESP.
+
+It serves the simulated network, and real sockets for `tests/eventlog/test_fake_redis.py`, which
+holds it against the contract that the real one keeps.
+"""
+
+import asyncio
+import contextlib
+import copy
+from typing import Any
+
+import fakeredis
+import hiredis
+from fakeredis._helpers import SimpleError, SimpleString
+from fakeredis._socket._fakesocket import FakeSocket
+from redis.asyncio import Connection
+
+MOST_BLOCK_S = 5.0
+
+
+class _Session(FakeSocket):
+    """Runs the commands of one connection, and returns their replies instead of queueing them."""
+
+    reply: Any = None
+
+    def put_response(self, msg: Any) -> None:
+        self.reply = msg
+
+    def _decode_result(self, result: Any) -> Any:
+        return result
+
+    def run(self, command: list[bytes]) -> Any:
+        self.reply = None
+        self._process_command(command)
+        return self.reply
+
+
+class FakeRedis:
+    """One server, whose data can be put back to an earlier time, as by a failover."""
+
+    def __init__(self) -> None:
+        self._server = fakeredis.FakeServer(version=(7, 4))
+        self._run_id = 1
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def copy(self) -> dict[int, Any]:
+        """Return all data as of now."""
+        return {number: dict(db._dict) for number, db in copy.deepcopy(self._contents()).items()}
+
+    def _contents(self) -> dict[int, Any]:
+        return dict(self._server.dbs)
+
+    def fail_over(self, data: dict[int, Any]) -> None:
+        """Go on as another server with this data; all connections break."""
+        for number, values in data.items():
+            self._server.dbs[number]._dict.clear()
+            self._server.dbs[number]._dict.update(values)
+        self._server.script_cache.clear()
+        self._run_id += 1
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the commands of one connection."""
+        session = _Session(self._server, 0, client_class=Connection)
+        parser = hiredis.Reader()
+        self._writers.add(writer)
+        try:
+            while data := await reader.read(65_536):
+                parser.feed(data)
+                while (command := parser.gets()) is not False:
+                    writer.write(encode(await self._answer(session, command)))
+        except ConnectionError:
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _answer(self, session: _Session, command: list[bytes]) -> Any:
+        name = command[0].upper()
+        if name == b"INFO":
+            return (
+                f"redis_version:7.4.0\r\nrole:master\r\nrun_id:{self._run_id:040x}\r\n"
+                "maxmemory_policy:noeviction\r\n"
+            ).encode()
+        if name == b"XREAD" and b"BLOCK" in command:
+            return await self._read_blocking(session, command)
+        reply = session.run(command)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        return reply
+
+    async def _read_blocking(self, session: _Session, command: list[bytes]) -> Any:
+        """Read as soon as there is something: another connection's command wakes this one."""
+        at = command.index(b"BLOCK")
+        left_ms = int(command[at + 1])
+        command = command[:at] + command[at + 2 :]
+        loop = asyncio.get_running_loop()
+        until = loop.time() + left_ms / 1000
+        streams = command.index(b"STREAMS") + 1
+        half = (len(command) - streams) // 2
+        for place in range(streams + half, len(command)):
+            if command[place] == b"$":  # what comes from now on
+                last = session.run([b"XREVRANGE", command[place - half], b"+", b"-", b"COUNT", b"1"])
+                command[place] = last[0][0] if last else b"0-0"
+        while True:
+            reply = session.run(command)
+            if reply is not None or loop.time() >= until:
+                return reply
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._waiters.add(waiter)
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(until):
+                        await waiter
+            finally:
+                self._waiters.discard(waiter)
+
+
+def encode(reply: Any) -> bytes:
+    """Encode a reply in RESP 2."""
+    match reply:
+        case None:
+            return b"*-1\r\n" if reply is None else b"$-1\r\n"
+        case SimpleError():
+            return b"-%b\r\n" % reply.value.encode()
+        case SimpleString():
+            return b"+%b\r\n" % reply.value
+        case bool():
+            return b":%d\r\n" % reply
+        case int():
+            return b":%d\r\n" % reply
+        case float():
+            return encode(repr(reply).encode())
+        case str():
+            return encode(reply.encode())
+        case bytes():
+            return b"$%d\r\n%b\r\n" % (len(reply), reply)
+        case list() | tuple():
+            return b"*%d\r\n" % len(reply) + b"".join(map(encode, reply))
+    raise TypeError(f"no reply of Redis: {reply!r}")
