@@ -10,7 +10,18 @@ from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import Elsewhere
 from tests.eventlog.redis_logs import opened
 from tests.eventlog.rows_contract import *  # noqa: F403
+from tests.eventlog.test_redis import (  # room in Redis is its own affair
+    test_oldest_ended_streams_make_room,
+    test_requests_count_among_the_bytes_of_the_log,
+)
 from tests.simulation.redis import FakeRedis
+
+__all__ = [
+    "test_oldest_ended_streams_make_room",
+    "test_requests_count_among_the_bytes_of_the_log",
+]
+
+pytestmark = pytest.mark.proving
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A Redis in this process: fakeredis, which runs the relay's scripts in Lua, behind RESP.
+"""A Redis in this process: fakeredis behind RESP, with the relay's own scripts in Lua.
 
 It serves the simulated network, and real sockets for `tests/eventlog/test_fake_redis.py`, which
 holds it against the contract that the real one keeps.
@@ -7,6 +7,7 @@ holds it against the contract that the real one keeps.
 import asyncio
 import contextlib
 import copy
+from hashlib import sha1
 from typing import Any
 
 import fakeredis
@@ -15,7 +16,7 @@ from fakeredis._helpers import SimpleError, SimpleString
 from fakeredis._socket._fakesocket import FakeSocket
 from redis.asyncio import Connection
 
-MOST_BLOCK_S = 5.0
+from .lua import Lua
 
 
 class _Session(FakeSocket):
@@ -41,6 +42,7 @@ class FakeRedis:
     def __init__(self) -> None:
         self._server = fakeredis.FakeServer(version=(7, 4))
         self._run_id = 1
+        self._lua = Lua()
         self._waiters: set[asyncio.Future[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -56,7 +58,7 @@ class FakeRedis:
         for number, values in data.items():
             self._server.dbs[number]._dict.clear()
             self._server.dbs[number]._dict.update(values)
-        self._server.script_cache.clear()
+        self._lua.forget()
         self._run_id += 1
         for writer in list(self._writers):
             writer.transport.abort()
@@ -86,7 +88,15 @@ class FakeRedis:
             ).encode()
         if name == b"XREAD" and b"BLOCK" in command:
             return await self._read_blocking(session, command)
-        reply = session.run(command)
+        if name == b"SCRIPT":  # LOAD
+            sha = sha1(command[2]).hexdigest().encode()
+            self._lua.load(sha, command[2])
+            return sha
+        if name == b"EVALSHA":
+            count = 3 + int(command[2])
+            reply = self._lua.run(command[1], command[3:count], command[count:], session.run)
+        else:
+            reply = session.run(command)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
