@@ -17,6 +17,7 @@ KINDS: Final = {
     "stop": 1,
     "kill": 3,
     "full": 2,
+    "failover": 2,
 }
 """The kinds of faults, with their weights."""
 
@@ -69,7 +70,7 @@ async def strike(world: Any, fault: Fault) -> None:
             if client is not None:
                 await client.stop("cancel" if fault.lasts_s < 20 else "delete")
         case "cancel":
-            task = pick(_cancellable(loop), fault.chance)
+            task = pick(_cancellable(world), fault.chance)
             if task is not None:
                 note("cancelled", task=_name(task))
                 task.cancel()
@@ -94,12 +95,17 @@ async def strike(world: Any, fault: Fault) -> None:
             step_s = pick((-86_400, -3600, -5, 5, 3600, 90_000), fault.chance)
             note("stepped", seconds=step_s)
             world.drift_s += step_s
-        case "full" if world.features.log != "memory":
+        case "full" if world.features.log in ("sqlite", "shared"):
             note("full")
             world.disk.full = True
             await asyncio.sleep(fault.lasts_s)
             world.disk.full = False
             note("has room")
+        case "failover" if world.features.log == "redis":
+            data = world.redis.copy()
+            await asyncio.sleep(min(fault.lasts_s, 1) / 4)
+            note("lost")
+            world.redis.fail_over(data)
         case "reload" | "pause" | "stop" | "kill":
             process = pick((one for one in world.processes if one.serves), fault.chance)
             if process is not None:
@@ -125,14 +131,24 @@ async def _strike_process(world: Any, process: Any, fault: Fault) -> None:
             await world.revive(process)
 
 
-def _cancellable(loop: Any) -> list["asyncio.Task[Any]"]:
-    """Return the tasks that a server or a shutdown may cancel: runs and requests."""
-    found = [
+def _cancellable(world: Any) -> list["asyncio.Task[Any]"]:
+    """Return the tasks that a server or a shutdown may cancel: runs and requests.
+
+    But no run that appends its end: nobody cancels that, and observers would not be told of it.
+    """
+    placing = {
+        running.task
+        for process in world.processes
+        if process.serves
+        for running in process.relay.hub._runs._runs.values()
+        if running.run._life.state == "placing"
+    }
+    return [
         task
-        for task, process in loop.tasks.items()
-        if process and (task.get_name().startswith("run ") or "run_asgi" in repr(task.get_coro()))
+        for task, process in world.loop.tasks.items()
+        if process and task not in placing
+        if task.get_name().startswith("run ") or "run_asgi" in repr(task.get_coro())
     ]
-    return found
 
 
 def _name(task: "asyncio.Task[Any]") -> str:

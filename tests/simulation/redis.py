@@ -19,6 +19,9 @@ from redis.asyncio import Connection
 from .lua import Lua
 
 
+_LUA = Lua()
+
+
 class _Session(FakeSocket):
     """Runs the commands of one connection, and returns their replies instead of queueing them."""
 
@@ -42,23 +45,20 @@ class FakeRedis:
     def __init__(self) -> None:
         self._server = fakeredis.FakeServer(version=(7, 4))
         self._run_id = 1
-        self._lua = Lua()
+        self._loaded: set[bytes] = set()
         self._waiters: set[asyncio.Future[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
     def copy(self) -> dict[int, Any]:
         """Return all data as of now."""
-        return {number: dict(db._dict) for number, db in copy.deepcopy(self._contents()).items()}
-
-    def _contents(self) -> dict[int, Any]:
-        return dict(self._server.dbs)
+        return {number: copy.deepcopy(dict(db._dict)) for number, db in self._server.dbs.items()}
 
     def fail_over(self, data: dict[int, Any]) -> None:
         """Go on as another server with this data; all connections break."""
         for number, values in data.items():
             self._server.dbs[number]._dict.clear()
             self._server.dbs[number]._dict.update(values)
-        self._lua.forget()
+        self._loaded.clear()
         self._run_id += 1
         for writer in list(self._writers):
             writer.transport.abort()
@@ -90,11 +90,14 @@ class FakeRedis:
             return await self._read_blocking(session, command)
         if name == b"SCRIPT":  # LOAD
             sha = sha1(command[2]).hexdigest().encode()
-            self._lua.load(sha, command[2])
+            _LUA.load(sha, command[2])
+            self._loaded.add(sha)
             return sha
         if name == b"EVALSHA":
+            if command[1] not in self._loaded:
+                return SimpleError("NOSCRIPT No matching script. Please use EVAL.")
             count = 3 + int(command[2])
-            reply = self._lua.run(command[1], command[3:count], command[count:], session.run)
+            reply = _LUA.run(command[1], command[3:count], command[count:], session.run)
         else:
             reply = session.run(command)
         for waiter in self._waiters:
@@ -117,8 +120,8 @@ class FakeRedis:
                 command[place] = last[0][0] if last else b"0-0"
         while True:
             reply = session.run(command)
-            if reply is not None or loop.time() >= until:
-                return reply
+            if reply or loop.time() >= until:
+                return reply or None
             waiter: asyncio.Future[None] = loop.create_future()
             self._waiters.add(waiter)
             try:

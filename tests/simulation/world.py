@@ -38,6 +38,7 @@ from .http_client import Cut, ask
 from .loop import SimulatedLoop, Stuck
 from .network import Network
 from .provider import Provider
+from .redis import FakeRedis
 from .relays import Process
 from .storage import Disk
 
@@ -76,8 +77,9 @@ class Features:
         self.trouble = dice.choice((0.0, 0.3, 0.8))
         self.disorder = dice.choice((0.0, 0.3, 0.9))
         self.keys = dice.random() < 0.5
-        self.log = dice.choices(("memory", "sqlite", "shared"), (8, 2, 1))[0]
-        self.replicas = dice.choice((2, 2, 3)) if self.log == "shared" else 1
+        self.log = dice.choices(("memory", "sqlite", "shared", "redis"), (8, 2, 1, 2))[0]
+        several = self.log in ("shared", "redis")
+        self.replicas = dice.choice((1, 2, 2, 3)) if several else 1
 
     def table(self, folder: Path) -> str:
         """Return the settings as TOML."""
@@ -88,8 +90,8 @@ class Features:
             "heartbeat_s = 5\nfirst_event_timeout_s = 15\nevent_gap_timeout_s = 12",
             f"idle_timeout_s = 10\ntotal_timeout_s = {self.total_timeout_s}\nfallback_after_s = 8",
             "connect_timeout_s = 3\nbreaker_pause_s = 2\nkeepalive_s = 20\nsend_timeout_s = 10",
-            "log = " + json.dumps("memory" if self.log == "memory" else f"sqlite:///{folder}/log.db"),
-            f"workers = {self.replicas}",
+            f"log = {json.dumps(self._log_url(folder))}",
+            f"workers = {2 if self.log == 'shared' else 1}",
             "drain_s = 1\ndemo = false\nmetrics = false\nadmin = false",
         ]
         if not self.keys:
@@ -126,6 +128,17 @@ class Features:
         return "\n".join(lines)
 
 
+    def _log_url(self, folder: Path) -> str:
+        match self.log:
+            case "memory":
+                return "memory"
+            case "redis":
+                return f"redis://{REDIS[0]}:{REDIS[1]}/0?lease_s=3"
+        return f"sqlite:///{folder}/log.db"
+
+
+REDIS: Final = ("10.0.1.1", 6379)
+
 CREDENTIALS: Final = ("ssk_simulated_1", "ssk_simulated_2")
 
 
@@ -159,6 +172,7 @@ class World:
         self._faults = draw(dice)
         self.clients: list[Client] = []
         self.disk = Disk(random.Random(dice.random()))
+        self.redis = FakeRedis()
         self.folder = Path()
         """Where the files of its relays are."""
         self.hosts = [(f"10.0.0.{number + 1}", 80) for number in range(len(self.features.wires))]
@@ -176,7 +190,8 @@ class World:
     def _settings(self) -> Settings:
         path = self.folder / "seseragi.toml"
         path.write_text(self.features.table(self.folder))
-        return settle_identity(load_settings({}, config=str(path))).settings
+        environ = {"SESERAGI_SIGNING_KEY": "k" * 40}
+        return settle_identity(load_settings(environ, config=str(path))).settings
 
     async def run(self) -> None:
         """Run it to its quiet end."""
@@ -185,6 +200,9 @@ class World:
             await asyncio.start_server(provider.serve, f"10.0.0.{number + 1}", 80)
             provider.trouble = self.features.trouble
         settings = self._settings()
+        if self.features.log == "redis":
+            await asyncio.start_server(self.redis.serve, *REDIS)
+            self.hosts.append(REDIS)
         if self.features.log == "shared":
             prepare_log(settings, ())
         for number in range(self.features.replicas):
