@@ -1,0 +1,87 @@
+"""The history checker: each law is told from a short history that breaks it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.simulation.checker import check
+
+pytestmark = pytest.mark.pure
+
+START = json.dumps({"type": "stream.start"})
+END = json.dumps({"type": "stream.end", "status": "completed"})
+TEXT = json.dumps({"type": "text.delta", "text": " 00b"})
+FRAMES = [["s.1", START], ["s.2", TEXT], ["s.3", END]]
+
+CREATED = {"what": "created", "stream": "s", "marker": "q1", "key": None, "process": "a"}
+STORED = {"what": "stored", "stream": "s", "status": 200, "frames": FRAMES}
+BILLED = {
+    "what": "billed",
+    "marker": "q1",
+    "target": "a/m",
+    "number": 1,
+    "nano": 6000,
+    "sent": 1,
+    "skipped": 0,
+    "whole": True,
+    "told": True,
+}
+CHARGE = {"nano": 6000, "counted": True, "estimated": False, "output": 1}
+ENDED = {
+    "what": "ended",
+    "process": "a",
+    "stream": "s",
+    "status": "completed",
+    "nano": 6000,
+    "charges": [CHARGE],
+    "lost": False,
+}
+READ = {"what": "read", "session": "r", "stream": "s", "door": "native", "after": ""}
+RIGHT: list[dict[str, Any]] = [CREATED, STORED, BILLED, ENDED, READ]
+
+
+def frame(name: str, data: str) -> dict[str, Any]:
+    return {"what": "frame", "session": "r", "id": name, "data": data}
+
+
+def test_a_right_history_has_no_fault():
+    assert [] == check([*RIGHT, *(frame(*one) for one in FRAMES)])
+
+
+@pytest.mark.parametrize(
+    ("law", "record"),
+    [
+        ("not what is stored", frame("s.2", TEXT)),
+        ("does not end once", {**STORED, "frames": FRAMES[:2]}),
+        ("does not end once", {**STORED, "frames": [*FRAMES, ["s.4", TEXT]]}),
+        ("ended 2 times", ENDED),
+        ("appended after", {"what": "append", "process": "a", "stream": "s", "types": [], "end": None}),
+        ("and was", frame("s.1", END)),
+        ("no beginning", {**STORED, "frames": [FRAMES[0], ["s.2", TEXT.replace("00", "01")], FRAMES[2]]}),
+        ("has completed no answer", {**BILLED, "whole": False}),
+        ("none of the whole", {**BILLED, "sent": 2}),
+        ("2 calls were billed", {**BILLED, "number": 2}),
+        ("which is 9000", {**BILLED, "nano": 9000}),
+        ("stay held", {"what": "account", "name": "relay", "running": 1, "held": 5, "nano": 6000}),
+        ("its streams 6000", {"what": "account", "name": "relay", "running": 0, "held": 0, "nano": 0}),
+        ("exceed 5000", {"what": "balance", "name": "relay", "running": 0, "most": None, "nano": 6000, "held": 0, "limit": 5000}),
+        ("still waits", {"what": "hangs", "what_hangs": "a client", "after_s": 400}),
+        ("3 readers stay held", {"what": "held", "process": "a", "readers": 3}),
+        ("a task is left", {"what": "left over", "process": "a", "task": "t"}),
+        ("not even a heartbeat", {"what": "silence", "session": "r"}),
+        ("has logged an error", {"what": "logged", "line": "relay failed", "why": ""}),
+    ],
+)  # fmt: skip
+def test_a_broken_law_is_told(law: str, record: dict[str, Any]):
+    over = {"what": "append", "process": "a", "stream": "s", "types": [], "end": "completed"}
+    history = [over, *RIGHT, record]
+
+    assert any(law in sentence for sentence in check(history))
+
+
+def test_a_key_has_one_stream_that_did_not_fail():
+    created = {**CREATED, "key": "k"}
+    history = [created, {**created, "stream": "t"}, ENDED, {**ENDED, "stream": "t"}]
+
+    assert any("2 streams" in sentence for sentence in check(history))
