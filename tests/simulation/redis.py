@@ -46,8 +46,9 @@ class FakeRedis:
         self._server = fakeredis.FakeServer(version=(7, 4))
         self._run_id = 1
         self._loaded: set[bytes] = set()
-        self._waiters: set[asyncio.Future[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
+        # Dictionaries have an order, sets of objects have none that repeats.
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._writers: dict[asyncio.StreamWriter, None] = {}
 
     def copy(self) -> dict[int, Any]:
         """Return all data as of now."""
@@ -67,7 +68,7 @@ class FakeRedis:
         """Answer the commands of one connection."""
         session = _Session(self._server, 0, client_class=Connection)
         parser = hiredis.Reader()
-        self._writers.add(writer)
+        self._writers[writer] = None
         try:
             while data := await reader.read(65_536):
                 parser.feed(data)
@@ -76,7 +77,7 @@ class FakeRedis:
         except ConnectionError:
             pass
         finally:
-            self._writers.discard(writer)
+            del self._writers[writer]
             writer.close()
 
     async def _answer(self, session: _Session, command: list[bytes]) -> Any:
@@ -123,13 +124,13 @@ class FakeRedis:
             if reply or loop.time() >= until:
                 return reply or None
             waiter: asyncio.Future[None] = loop.create_future()
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
             try:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(until):
                         await waiter
             finally:
-                self._waiters.discard(waiter)
+                del self._waiters[waiter]
 
 
 def encode(reply: Any) -> bytes:
