@@ -14,6 +14,8 @@ import pytest
 from tests.redis_server import RedisServer
 from tests.replicas.processes import Progress, Reader, Replica, browser, running
 from tests.replicas.storm import Storm, mend, raging
+from tests.simulation.checker import check
+from tests.simulation.history import Record
 from tests.waiting import until
 
 pytestmark = pytest.mark.proving
@@ -116,8 +118,21 @@ def status_of(client: Client) -> str:
     return status
 
 
+def history_of(clients: list[Client]) -> list[Record]:
+    """Return what the clients have read, for the checker of histories."""
+    records: list[Record] = []
+    for number, client in enumerate(clients):
+        if client.reader is not None:
+            session = {"session": f"client {number}", "stream": client.reader.stream}
+            records.append({"what": "read", **session, "door": "native", "after": ""})
+            for message in client.reader.seen:
+                records.append({"what": "frame", **session, "id": message.id, "data": message.data})
+    return records
+
+
 def check_pairs(clients: list[Client]) -> None:
     """Nobody was refused, and the two clients of each stream have seen the same."""
+    assert [] == check(history_of(clients))
     statuses = []
     for one, other in zip(clients[::2], clients[1::2], strict=True):
         assert (0, 0) == (one.refused, other.refused)

@@ -19,6 +19,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, Final
 
 from .history import Record
@@ -87,7 +88,7 @@ def _check_orders(history: _Sorted) -> Iterator[str]:
             continue
         ids = [frame["id"] for frame in history.frames[session] if frame["id"]]
         numbers = [_number(one) for one in ids]
-        if any(later <= before for before, later in zip(numbers, numbers[1:], strict=False)):
+        if any(later <= before for before, later in pairwise(numbers)):
             yield f"{session}: ids do not ascend: {ids}"
         stored = history.stored.get(read["stream"])
         if stored is None or not ids:
@@ -178,7 +179,7 @@ def _check_keys(history: _Sorted) -> Iterator[str]:
     for call in history.billed.values():
         charged[call["marker"]] += call["nano"] > 0
     told: Counter[str] = Counter()
-    for (ended, *_) in history.ended.values():
+    for ended, *_ in history.ended.values():
         told[ended["marker"]] += sum(charge["counted"] for charge in ended["charges"])
     for marker, count in charged.items():
         if count > told[marker] and marker not in history.orphaned:
@@ -207,7 +208,7 @@ def _check_money(history: _Sorted) -> Iterator[str]:
         billed[call["marker"]] += call["nano"]
     settled: Counter[str] = Counter()
     estimated: set[str] = set()
-    for (ended, *_) in history.ended.values():
+    for ended, *_ in history.ended.values():
         marker = ended["marker"]
         settled[marker] += ended["nano"] or 0
         if any(charge["estimated"] for charge in ended["charges"]):

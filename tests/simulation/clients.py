@@ -202,9 +202,7 @@ class Client:
         if plan.max_tokens is not None or plan.door == "messages":
             body["max_tokens"] = plan.max_tokens or 100
         self._history.add("ask", marker=plan.marker, door=plan.door, key=plan.key)
-        answer = await ask(
-            self._choose(), "POST", PATHS[plan.door], body=body, headers=headers
-        )
+        answer = await ask(self._choose(), "POST", PATHS[plan.door], body=body, headers=headers)
         found = answer.headers.get("stream-id", "")
         self._history.add("told", marker=plan.marker, status=answer.status, stream=found)
         if found and found != self.stream:
@@ -274,7 +272,9 @@ class Client:
     def _begin_others(self) -> None:
         plan = self.plan
         for number in range(plan.readers):
-            self._spawn(self._read_along(f"{plan.marker}.r{next(self._sessions)}{number}", self.stream))
+            self._spawn(
+                self._read_along(f"{plan.marker}.r{next(self._sessions)}{number}", self.stream)
+            )
         if plan.stops:
             self._spawn(self._stop_later())
 

@@ -62,7 +62,9 @@ def main() -> int:
         found = run(mutation, seed=options.seed, minutes=options.minutes)
         missed += not found
         took_s = time.monotonic() - began
-        print(f"{number:3} {mutation.name} ({took_s:.0f} s)\n    {found or 'NOT FOUND'}", flush=True)
+        print(
+            f"{number:3} {mutation.name} ({took_s:.0f} s)\n    {found or 'NOT FOUND'}", flush=True
+        )
     print(f"{missed} not found")
     return int(missed > 0)
 

@@ -278,7 +278,7 @@ class Network:
             ConnectionRefusedError: nobody listens.
         """
         await asyncio.sleep(self.dice.random() * 0.02)
-        while address in self.unreachable:
+        while address in self.unreachable:  # noqa: ASYNC110
             await asyncio.sleep(1)
         if address not in self.listeners:
             raise ConnectionRefusedError(111, f"nobody listens at {address[0]}:{address[1]}")

@@ -18,7 +18,6 @@ from redis.asyncio import Connection
 
 from .lua import Lua
 
-
 _LUA = Lua()
 
 
@@ -90,7 +89,7 @@ class FakeRedis:
         if name == b"XREAD" and b"BLOCK" in command:
             return await self._read_blocking(session, command)
         if name == b"SCRIPT":  # LOAD
-            sha = sha1(command[2]).hexdigest().encode()
+            sha = sha1(command[2]).hexdigest().encode()  # noqa: S324  (of Redis)
             _LUA.load(sha, command[2])
             self._loaded.add(sha)
             return sha
@@ -117,7 +116,9 @@ class FakeRedis:
         half = (len(command) - streams) // 2
         for place in range(streams + half, len(command)):
             if command[place] == b"$":  # what comes from now on
-                last = session.run([b"XREVRANGE", command[place - half], b"+", b"-", b"COUNT", b"1"])
+                last = session.run(
+                    [b"XREVRANGE", command[place - half], b"+", b"-", b"COUNT", b"1"]
+                )
                 command[place] = last[0][0] if last else b"0-0"
         while True:
             reply = session.run(command)

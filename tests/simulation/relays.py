@@ -209,7 +209,7 @@ class Process:
                 await relay.hub.drain(self.settings.drain_s)
                 for connection in list(state.connections):
                     connection.shutdown()
-                while state.connections or state.tasks:
+                while state.connections or state.tasks:  # noqa: ASYNC110
                     await asyncio.sleep(0.5)
             self.relay = None
 
@@ -246,9 +246,7 @@ class Process:
             upstreams=build_upstreams(settings, None),
             authenticator=build_authenticator(settings, self._clock),
         )
-        task = self._loop.create_task(
-            relay.reconfigure(reloaded), context=self._context
-        )
+        task = self._loop.create_task(relay.reconfigure(reloaded), context=self._context)
         await asyncio.wait({task}, timeout=5)  # it may be killed meanwhile
 
     def kill(self) -> None:

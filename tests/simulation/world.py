@@ -24,12 +24,11 @@ import structlog
 
 from app import composition, plugins
 from app.clock import Clock
+from app.composition import prepare_log
+from app.eventlog import LogUnusable
 from app.settings import Settings, load_settings
 from app.settings.access import settle_identity
 from app.upstreams import http
-
-from app.composition import prepare_log
-from app.eventlog import LogUnusable
 
 from .clients import Client, Plan
 from .faults import draw, strike
@@ -127,7 +126,6 @@ class Features:
                 lines.append(f'[[key]]\nname = "k{user}"\nsha256 = "{digest}"\nuser = "{user}"')
         return "\n".join(lines)
 
-
     def _log_url(self, folder: Path) -> str:
         match self.log:
             case "memory":
@@ -195,7 +193,6 @@ class World:
 
     async def run(self) -> None:
         """Run it to its quiet end."""
-        loop, history = self.loop, self.history
         for number, provider in enumerate(self._providers):
             await asyncio.start_server(provider.serve, f"10.0.0.{number + 1}", 80)
             provider.trouble = self.features.trouble
@@ -301,7 +298,7 @@ class World:
         until = self.loop.time() + RECOVERS_S
         for process in self.processes:
             if process.serves:
-                while any(_holds(process).values()) and self.loop.time() < until:
+                while any(_holds(process).values()) and self.loop.time() < until:  # noqa: ASYNC110
                     await asyncio.sleep(1)
                 self.history.add("held", process=process.name, **_holds(process))
         live = next(one for one in self.processes if one.serves)
@@ -398,7 +395,9 @@ def run_world(seed: int) -> History:
     world = World(seed, dice, loop)
     shared_memory = Path("/dev/shm")
     with (
-        tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder,
+        tempfile.TemporaryDirectory(
+            dir=shared_memory if shared_memory.is_dir() else None
+        ) as folder,
         _isolated(seed, world, loop),
         world.disk.simulated(),
     ):
