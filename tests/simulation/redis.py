@@ -7,6 +7,7 @@ holds it against the contract that the real one keeps.
 import asyncio
 import contextlib
 import copy
+from collections.abc import Callable
 from hashlib import sha1
 from typing import Any
 
@@ -43,6 +44,8 @@ class FakeRedis:
 
     def __init__(self) -> None:
         self._server = fakeredis.FakeServer(version=(7, 4))
+        self.runs = False
+        """Whether a command is running."""
         self._run_id = 1
         self._loaded: set[bytes] = set()
         # Dictionaries have an order, sets of objects have none that repeats.
@@ -97,13 +100,21 @@ class FakeRedis:
             if command[1] not in self._loaded:
                 return SimpleError("NOSCRIPT No matching script. Please use EVAL.")
             count = 3 + int(command[2])
-            reply = _LUA.run(command[1], command[3:count], command[count:], session.run)
+            keys, values = command[3:count], command[count:]
+            reply = self._run(lambda: _LUA.run(command[1], keys, values, session.run))
         else:
-            reply = session.run(command)
+            reply = self._run(lambda: session.run(command))
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
         return reply
+
+    def _run(self, work: Callable[[], Any]) -> Any:
+        self.runs = True
+        try:
+            return work()
+        finally:
+            self.runs = False
 
     async def _read_blocking(self, session: _Session, command: list[bytes]) -> Any:
         """Read as soon as there is something: another connection's command wakes this one."""
@@ -121,7 +132,7 @@ class FakeRedis:
                 )
                 command[place] = last[0][0] if last else b"0-0"
         while True:
-            reply = session.run(command)
+            reply = self._run(lambda: session.run(command))
             if reply or loop.time() >= until:
                 return reply or None
             waiter: asyncio.Future[None] = loop.create_future()
