@@ -22,6 +22,10 @@ KINDS: Final = {
 """The kinds of faults, with their weights."""
 
 
+ENDS: Final = 1000
+"""Times above it count the ends of calls: many faults were found where an answer ends."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """One fault."""
@@ -40,15 +44,20 @@ def draw(dice: random.Random) -> list[Fault]:
     kinds = dice.choices([*KINDS], [*KINDS.values()], k=count)
     return [
         Fault(
-            at=dice.choice((0.02, 0.1, 0.6, 1.5, 4)) * dice.uniform(0.5, 1.5)
-            if dice.random() < 0.4
-            else dice.randint(11, 80),
+            at=_draw_time(dice),
             kind=kind,
             lasts_s=dice.choice((0.1, 1, 5, 20)),
             chance=dice.random(),
         )
         for kind in kinds
     ]
+
+
+def _draw_time(dice: random.Random) -> float:
+    kind = dice.random()
+    if kind < 0.3:
+        return dice.choice((0.02, 0.1, 0.6, 1.5, 4)) * dice.uniform(0.5, 1.5)
+    return dice.randint(11, 80) if kind < 0.6 else ENDS + dice.randint(1, 4)
 
 
 def pick(values: Any, chance: float) -> Any:
@@ -61,8 +70,13 @@ async def strike(world: Any, fault: Fault) -> None:
     """Let one fault happen in a world."""
     if fault.at <= 10:
         await asyncio.sleep(fault.at)
-    elif not await world.history.reaches(int(fault.at)):
+    elif fault.at < ENDS:
+        if not await world.history.reaches(int(fault.at)):
+            return
+    elif not await world.history.reaches(int(fault.at) - ENDS, billed=True):
         return
+    else:
+        await asyncio.sleep((0, 0.001, 0.02, 0.2)[int(fault.chance * 4)])
     loop, note = world.loop, world.history.add
     match fault.kind:
         case "stop stream":

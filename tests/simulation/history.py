@@ -16,29 +16,35 @@ class History:
         self.records: list[Record] = []
         self._clock = clock
         self._closed = False
-        self._waiters: list[tuple[int, asyncio.Future[bool]]] = []
+        self._billed = 0
+        self._waiters: list[tuple[int, bool, asyncio.Future[bool]]] = []
 
     def close(self) -> None:
         """Take no more records."""
         self._closed = True
 
-    async def reaches(self, count: int) -> bool:
-        """Wait until there are so many records; return False if nothing more happens."""
+    async def reaches(self, count: int, *, billed: bool = False) -> bool:
+        """Wait until there are so many records, or so many calls are `billed`.
+
+        Return False if nothing more happens.
+        """
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiters.append((count, waiter))
+        self._waiters.append((count, billed, waiter))
         return await waiter
 
     def over(self) -> None:
         """Let nobody wait for more records."""
-        for _, waiter in self._waiters:
+        for *_, waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(False)
 
     def add(self, what: str, **fields: Any) -> None:
         if not self._closed:
             self.records.append({"at": round(self._clock(), 6), "what": what, **fields})
-            for count, waiter in self._waiters:
-                if count <= len(self.records) and not waiter.done():
+            self._billed += what == "billed"
+            for count, billed, waiter in self._waiters:
+                found = self._billed if billed else len(self.records)
+                if count <= found and not waiter.done():
                     waiter.set_result(True)
 
     def lines(self) -> str:
