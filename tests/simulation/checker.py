@@ -35,6 +35,7 @@ def check(records: Sequence[Record]) -> list[str]:
     return [
         *_check_orders(history),
         *_check_ends(history),
+        *_check_blocks(history),
         *_check_contents(history),
         *_check_texts(history),
         *_check_keys(history),
@@ -128,6 +129,25 @@ def _check_ends(history: _Sorted) -> Iterator[str]:
         if one["end"] is not None:
             over.add((one["process"], one["stream"]))
         appended[one["stream"]] += 1
+
+
+def _check_blocks(history: _Sorted) -> Iterator[str]:
+    """A block has one start, then its pieces, then one end."""
+    for stream, frames in history.stored.items():
+        open_blocks: set[int] = set()
+        for name, data in frames:
+            event = json.loads(data)
+            match event["type"]:
+                case "text.start" if event["block"] not in open_blocks:
+                    open_blocks.add(event["block"])
+                case "text.delta" if event["block"] in open_blocks:
+                    pass
+                case "text.end" if event["block"] in open_blocks:
+                    open_blocks.remove(event["block"])
+                case "text.start" | "text.delta" | "text.end":
+                    yield f"{name}: {data} is not where its block has it"
+        if open_blocks:
+            yield f"{stream}: ends with open blocks: {sorted(open_blocks)}"
 
 
 # (c) An id names one content

@@ -159,7 +159,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.call_later(self._dice.random() * 0.01, call)
         return done
 
-    async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:  # type: ignore[override]
+    async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:
         await asyncio.sleep(self._dice.random() * 0.01)
         if not host[0].isdigit():
             raise socket.gaierror(socket.EAI_NONAME, "there are no names here")

@@ -443,7 +443,7 @@ _HEAD: Final = (
 
 def _read_prompt(body: dict[str, Any]) -> tuple[str, int, str]:
     """Return the marker, the length of the answer, and what the request has of it already."""
-    messages = body.get("messages") or body.get("input")
+    messages = body.get("messages") or body["input"]
     texts = [(one["role"], _text(one["content"])) for one in messages if "role" in one]
     found = next(m for role, text in texts if (m := re.search(r"(q\d+) (\d+)", text)))
     before = "".join(text for role, text in texts if role == "assistant")

@@ -176,7 +176,7 @@ class Process:
         substitutes = Substitutes(
             clock=self._clock,
             observers=[Watched(self._history, self.name)],
-            wrap_log=lambda log: WatchedLog(log, self._history, self.name),  # type: ignore[arg-type, return-value]
+            wrap_log=lambda log: WatchedLog(log, self._history, self.name),
         )
         async with Relay.open(self.settings, substitutes=substitutes) as relay:
             self.relay = relay
@@ -196,9 +196,8 @@ class Process:
             state.default_headers = [(b"date", b"now")]
 
             def accept() -> Any:
-                return server.config.http_protocol_class(
-                    config=server.config, server_state=state, app_state={}
-                )
+                protocol: Any = server.config.http_protocol_class
+                return protocol(config=server.config, server_state=state, app_state={})
 
             listener = await self._loop.create_server(accept, *self.address)
             self._ready.set()
@@ -227,7 +226,7 @@ class Process:
     async def read_account(self, name: str) -> Any:
         """Return an account's state; None if the process dies meanwhile, or its log fails."""
         read = self.parts.accounts.read_accounts([name])
-        task: asyncio.Task[Any] = self._loop.create_task(read, context=self._context)  # type: ignore[arg-type]
+        task: asyncio.Task[Any] = self._loop.create_task(read, context=self._context)
         await asyncio.wait({task}, timeout=5)
         if not task.done() or task.exception() is not None:
             task.cancel()

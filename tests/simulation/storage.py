@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from app.eventlog.sqlite import database, processes, writer
+from app.eventlog.sqlite import database, processes, schema, writer
 
 from .loop import PROCESS
 
@@ -56,7 +56,7 @@ class Disk:
         def fill() -> None:
             raise sqlite3.OperationalError("database or disk is full")
 
-        really_connect, really_take = database.connect, processes.Presence.take
+        really_connect, really_take = schema.connect, processes.Presence.take
         really_transact = database.Database.transact
         with (
             patch.object(writer, "_Thread", Thread),

@@ -11,8 +11,10 @@ pytestmark = pytest.mark.pure
 
 START = json.dumps({"type": "stream.start"})
 END = json.dumps({"type": "stream.end", "status": "completed"})
-TEXT = json.dumps({"type": "text.delta", "text": " 00b"})
-FRAMES = [["s.1", START], ["s.2", TEXT], ["s.3", END]]
+TEXT = json.dumps({"type": "text.delta", "block": 0, "text": " 00b"})
+BEGIN = json.dumps({"type": "text.start", "block": 0})
+CLOSE = json.dumps({"type": "text.end", "block": 0})
+FRAMES = [["s.1", START], ["s.2", BEGIN], ["s.3", TEXT], ["s.4", CLOSE], ["s.5", END]]
 
 CREATED = {"what": "created", "stream": "s", "marker": "q1", "key": None, "process": "a"}
 STORED = {"what": "stored", "stream": "s", "status": 200, "frames": FRAMES}
@@ -52,13 +54,15 @@ def test_a_right_history_has_no_fault():
 @pytest.mark.parametrize(
     ("law", "record"),
     [
-        ("not what is stored", frame("s.2", TEXT)),
-        ("does not end once", {**STORED, "frames": FRAMES[:2]}),
-        ("does not end once", {**STORED, "frames": [*FRAMES, ["s.4", TEXT]]}),
+        ("not what is stored", frame("s.3", TEXT)),
+        ("does not end once", {**STORED, "frames": FRAMES[:4]}),
+        ("does not end once", {**STORED, "frames": [*FRAMES, ["s.6", TEXT]]}),
         ("ended 2 times", ENDED),
         ("appended after", {"what": "append", "process": "a", "stream": "s", "types": [], "end": None}),
         ("and was", frame("s.1", END)),
-        ("no beginning", {**STORED, "frames": [FRAMES[0], ["s.2", TEXT.replace("00", "01")], FRAMES[2]]}),
+        ("no beginning", {**STORED, "frames": [*FRAMES[:2], ["s.3", TEXT.replace("00", "01")], *FRAMES[3:]]}),
+        ("not where its block", {**STORED, "frames": [FRAMES[0], *FRAMES[2:]]}),
+        ("open blocks", {**STORED, "frames": [*FRAMES[:3], FRAMES[4]]}),
         ("has completed no answer", {**BILLED, "whole": False}),
         ("none of the whole", {**BILLED, "sent": 2}),
         ("2 calls were billed", {**BILLED, "number": 2}),
@@ -75,13 +79,18 @@ def test_a_right_history_has_no_fault():
 )  # fmt: skip
 def test_a_broken_law_is_told(law: str, record: dict[str, Any]):
     over = {"what": "append", "process": "a", "stream": "s", "types": [], "end": "completed"}
-    history = [over, *RIGHT, record]
+    history: list[dict[str, Any]] = [over, *RIGHT, record]
 
     assert any(law in sentence for sentence in check(history))
 
 
 def test_a_key_has_one_stream_that_did_not_fail():
     created = {**CREATED, "key": "k"}
-    history = [created, {**created, "stream": "t"}, ENDED, {**ENDED, "stream": "t"}]
+    history: list[dict[str, Any]] = [
+        created,
+        {**created, "stream": "t"},
+        ENDED,
+        {**ENDED, "stream": "t"},
+    ]
 
     assert any("2 streams" in sentence for sentence in check(history))

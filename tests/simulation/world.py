@@ -286,7 +286,7 @@ class World:
     async def _await_quiet(self) -> None:
         """Wait until no relay produces anything, and nobody reads."""
         while True:
-            loads = [one.relay.hub.load() for one in self.processes if one.serves]
+            loads = [one.relay.hub.load() for one in self.processes if one.relay and one.serves]
             if not any(load.streams or load.readers for load in loads):
                 return
             await asyncio.sleep(1)
@@ -425,7 +425,7 @@ def _discard(world: World, loop: SimulatedLoop) -> None:
     for task in list(loop.tasks):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         with contextlib.suppress(BaseException):
-            task.get_coro().close()  # type: ignore[union-attr]
+            task.get_coro().close()
     loop.tasks.clear()
     loop.close()
 
