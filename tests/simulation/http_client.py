@@ -14,8 +14,8 @@ class Silent(Cut):
     """Nothing came for so long that the connection must be dead: a relay sends heartbeats."""
 
 
-SILENCE_S: Final = 20.0
-"""Longer than a heartbeat, and than the time in which a relay decides on a status."""
+SILENCE_S: Final = 9.0
+"""Longer than the 5 s between two heartbeats."""
 
 WHOLE_S: Final = 150.0
 """The most time for an answer without heartbeats: above all deadlines of the relay together."""

@@ -381,7 +381,7 @@ def _holds(process: Process) -> dict[str, int]:
     capacities = hub.upstreams._capacities.values()
     return {
         "streams": load.streams + admission.streams,
-        "readers": load.readers,
+        "readers": load.readers + sum(share.readers for share in admission._table.values()),
         "bytes of requests": admission.bytes,
         "running streams in the log": len(process.parts.log.running()),
         "places of targets": sum(capacity.running for capacity in capacities),
