@@ -159,13 +159,14 @@ class UnreadBody:
 
     Hypercorn (0.18) and granian (2.8) close the connection, with the answer, if a body continues
     after its answer has ended; over HTTP/2, with every stream on it and at a mere empty frame
-    (pgjones/hypercorn, issue 329).
+    (pgjones/hypercorn, issue 329). A GET is taken to have no body: its answer may stream, and
+    granian takes a second `receive` beside that of sse-starlette for the client's leaving.
     """
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, receive: Receive, send: Send, *, method: str) -> None:
         self._receive = receive
         self._send = send
-        self._whole = False
+        self._whole = method in ("GET", "HEAD")
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -249,7 +250,7 @@ class RequestMiddleware:
         structlog.contextvars.bind_contextvars(request_id=scope["request_id"])
         connection = connection_of(scope)
         if connection is None:
-            unread = UnreadBody(receive, send)
+            unread = UnreadBody(receive, send, method=scope["method"])
             receive, send = unread.receive, unread.send
         has_origin = b"origin" in headers
         scope[RESPONSE] = sent = SentResponse(

@@ -97,15 +97,7 @@ async def test_credentials_are_asked_for_and_taken(name: str, tmp_path: Path):
         assert secret not in out
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="it cuts the watch off; clients resume"))
-        if name == "granian"
-        else name
-        for name in SERVERS
-    ],
-)
+@pytest.mark.parametrize("name", SERVERS)
 async def test_watch_is_served_and_ends_with_the_server(name: str, tmp_path: Path):
     key = make_key(tmp_path, "ann", "--tenant", "acme")
     settings = {"keys_file": tmp_path / "keys.json", "drain_s": 0.5, "heartbeat_s": 1}
