@@ -141,6 +141,8 @@ def test_toml_of_the_documents_can_be_used(block, tmp_path):
     (tmp_path / "keys.json").touch(mode=0o600)
     (tmp_path / "keys.json").write_text("{}")
     own = dict.fromkeys(re.findall(r'key_env = "(.*?)"', block), "sk-0123456789abcdef")
+    secrets = re.findall(r'secret_env = "(.*?)"', block)
+    own |= dict.fromkeys(secrets, "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3")
     settings = settle_identity(load_settings({**EVERYTHING, **own})).settings
 
     assert set(read.get("upstream", ())) <= {upstream.name for upstream in settings.upstreams}
