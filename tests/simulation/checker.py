@@ -2,9 +2,10 @@
 
 The records of a history, and their fields besides `at`:
 
+- `world` (hook, log, strict, begins_month): what was drawn of the settings
 - `ask` (marker, key), `told` (marker, status, stream): a client's request, and the head it got
 - `read` (session, stream, door, after), `frame` (session, id, data), `cut`, `left`: one connection
-- `call` (marker, target, number), `billed` (.. nano, sent, whole, told): the provider's book
+- `call` (marker, target, number), `billed` (.. nano, sent, whole, told, how, times): the provider's book
 - `created` (stream, marker, key), `append` (stream, first, types, end), `deleted`: the log
 - `ended` (stream, status, nano, charges, lost): what observers receive
 - `stored` (stream, status, frames): the stream as it can be read at the end
@@ -28,6 +29,21 @@ from .provider import answer_of
 EXPECTED_LINES: Final = ("hook failed",)
 """Lines of errors that a fault explains."""
 
+PROMPT_S: Final = 2.0
+"""How soon a provider's first token is in the log, if nothing disturbs its way."""
+
+SETTLES_S: Final = 3.0
+"""How long before its end is known a stream may be settled."""
+
+DISTURBANCES: Final = "broken silent unreachable paused killed stops full lost".split()
+"""Faults that delay or lose what a provider has sent."""
+
+QUIET_S: Final = 0.5
+HIDDEN_RATE: Final = 100
+"""Tokens a second that a provider may generate and not send, in pauses from `QUIET_S` on."""
+
+DAY_S: Final = 86_400
+
 
 def check(records: Sequence[Record]) -> list[str]:
     """Return what is wrong, a sentence each; empty for a right history."""
@@ -38,9 +54,14 @@ def check(records: Sequence[Record]) -> list[str]:
         *_check_blocks(history),
         *_check_contents(history),
         *_check_texts(history),
+        *_check_delivery(history),
+        *_check_failures(history),
         *_check_keys(history),
+        *_check_taken_keys(history),
         *_check_money(history),
+        *_check_estimates(history),
         *_check_accounts(history),
+        *_check_running(history),
         *_check_time(history),
         *_check_rests(history),
     ]
@@ -75,6 +96,8 @@ class _Sorted:
         """The last words of the provider about each call."""
         for one in self["billed"]:
             self.billed[one["target"], one["number"]] = one
+        self.world: Record = (self["world"] or [{}])[0]
+        self.is_disturbed = any(self[kind] for kind in DISTURBANCES)
 
     def __getitem__(self, what: str) -> list[Record]:
         return self._kinds.get(what, [])
@@ -191,6 +214,58 @@ def _check_texts(history: _Sorted) -> Iterator[str]:
             yield f"{stream}: is completed with {text!r}, which is none of the whole answers"
 
 
+def _check_delivery(history: _Sorted) -> Iterator[str]:
+    """What a provider has sent arrives soon, and is in the stream however that ends."""
+    if not history.world or history.is_disturbed:
+        return
+    shown: dict[str, float] = {}
+    ends: dict[str, float] = {}
+    streams: dict[str, list[str]] = defaultdict(list)
+    for one in history["append"]:
+        marker = history.markers[one["stream"]]
+        if "TextDelta" in one["types"] or one["end"] is not None:
+            shown.setdefault(marker, one["at"])
+        if one["end"] is not None:
+            ends[one["stream"]] = one["at"]
+    for stream, marker in history.markers.items():
+        streams[marker].append(stream)
+    calls: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for call in history.billed.values():
+        calls[call["marker"], call["target"]].append(call)
+        sent = call["times"] and call["how"] != "reset" and not history.world["hook"]
+        if sent and shown.get(call["marker"], 0) > call["times"][0] + PROMPT_S:
+            yield (
+                f"{call['marker']}: its first token was sent at {call['times'][0]}, "
+                f"and appended at {shown[call['marker']]}"
+            )
+    for stream, ended in history.ended.items():
+        marker, of_target = ended[0]["marker"], calls[ended[0]["marker"], ended[0]["target"]]
+        end = _end_of(history, stream)
+        if end is None or len(of_target) != 1 or len(streams[marker]) != 1 or stream not in ends:
+            continue
+        code, call = (end.get("error") or {}).get("code", ""), of_target[0]
+        by_provider = end["status"] == "failed" and code.startswith("upstream_")
+        is_stopped = end["status"] == "cancelled" and not history.world["hook"]
+        if call["how"] == "reset" or not (by_provider or is_stopped):
+            continue
+        due = sum(at < ends[stream] - 1 for at in call["times"])
+        text = _text_of(history, stream)
+        if due and len(text) < 4 * (call["skipped"] + due):
+            yield f"{stream}: ends with {text!r}, and {due} tokens had been sent a second before"
+
+
+def _check_failures(history: _Sorted) -> Iterator[str]:
+    """A provider is at fault only if one had a fault, or the way to it."""
+    faults = any(call["how"] not in ("whole", "silent") for call in history["call"])
+    if not history.world or faults or history.is_disturbed:
+        return
+    for stream in history.stored:
+        error = (_end_of(history, stream) or {}).get("error") or {}
+        code = error.get("code", "")
+        if code.startswith("upstream_") and code != "upstream_timeout":
+            yield f"{stream}: failed with {error}, and no provider has failed"
+
+
 # (d) A key causes at most one charged call that is not told
 
 
@@ -219,6 +294,23 @@ def _check_keys(history: _Sorted) -> Iterator[str]:
             yield f"{key}: has {len(good)} streams that did not fail: {good}"
 
 
+def _check_taken_keys(history: _Sorted) -> Iterator[str]:
+    """Another stream of a key follows only one that failed before its answer, and may be tried."""
+    deleted = {one["stream"] for one in history["deleted"]}
+    latest: dict[tuple[str, str], str] = {}
+    for one in history["created"] if not history["lost"] else ():
+        if one["key"] is None:
+            continue
+        before = latest.get((one["key"], one["marker"]))
+        latest[one["key"], one["marker"]] = one["stream"]
+        if before is None or before in deleted or before not in history.stored:
+            continue
+        types = [json.loads(data)["type"] for _, data in history.stored[before]]
+        error = (_end_of(history, before) or {}).get("error") or {}
+        if "stream.target" in types or not error.get("retryable"):
+            yield f"{one['key']}: {one['stream']} has replaced {before}, which ended with {error}"
+
+
 # (e) Settled sum = the provider's books, but for told estimates
 
 
@@ -241,19 +333,73 @@ def _check_money(history: _Sorted) -> Iterator[str]:
             )
 
 
+def _check_estimates(history: _Sorted) -> Iterator[str]:
+    """No more output is charged than was sent, and may have been generated in pauses."""
+    if not history.world or history.world["strict"]:
+        return
+    last: dict[str, float] = {}
+    for stream, marker in history.markers.items():
+        at = max((one["at"] for one in history.ended.get(stream, ())), default=0.0)
+        last[marker] = max(last.get(marker, 0.0), at)
+    sent: Counter[str] = Counter()
+    for one in history["call"]:
+        call = history.billed[one["target"], one["number"]]
+        times = [one["at"], *call["times"], max(last.get(one["marker"], 0), call["at"])]
+        pauses = sum(gap for a, b in pairwise(times) if (gap := b - a) > QUIET_S)
+        sent[one["marker"]] += call["sent"] + 1 + int(2 * HIDDEN_RATE * pauses)
+    charged: Counter[str] = Counter()
+    for ended, *_ in history.ended.values():
+        charged[ended["marker"]] += sum(charge["output"] for charge in ended["charges"])
+    for marker, count in charged.items():
+        if count > sent[marker] and marker not in history.orphaned:
+            yield f"{marker}: {count} tokens were charged, at most {sent[marker]} were sent"
+
+
+def _check_running(history: _Sorted) -> Iterator[str]:
+    """An account counts each stream that runs."""
+    if history.is_disturbed:
+        return
+    over: dict[str, float] = {}
+    for one in sorted((*history["append"], *history["deleted"]), key=lambda one: one["at"]):
+        if one.get("end", "") is not None:
+            over.setdefault(one["stream"], one["at"])
+    for balance in history["balance"]:
+        at = balance["at"]
+        runs = [
+            one["stream"]
+            for one in history["created"]
+            if one["at"] < at and over.get(one["stream"], at) > at + SETTLES_S
+        ]
+        if len(runs) > balance["running"]:
+            yield f"account {balance['name']}: {balance['running']} streams run, and {runs} do"
+
+
+def _may_turn(history: _Sorted) -> bool:
+    """Return whether clocks may have begun a month anew: one that is a day behind is right."""
+    created = history["created"]
+    drift_s, least_s = 0.0, 0.0
+    for one in history["stepped"]:
+        drift_s += one["seconds"]
+        least_s = min(least_s, drift_s)
+        if drift_s < 0 and (not created or one["at"] < created[0]["at"]):
+            least_s = -DAY_S
+    return bool(history.world.get("begins_month")) and least_s <= -DAY_S
+
+
 def _check_accounts(history: _Sorted) -> Iterator[str]:
     for one in history["account"]:
         if one["running"] or one["held"]:
             yield f"account {one['name']}: {one['running']} streams and {one['held']} stay held"
     relay = [one for one in history["account"] if one["name"] == "relay"]
-    if relay and not history["lost"]:
+    may_turn = _may_turn(history)
+    if relay and not history["lost"] and not may_turn:
         settled = sum(_costs(history))
         if relay[0]["nano"] != settled:
             yield f"account relay: has {relay[0]['nano']} nano-USD, its streams {settled}"
     highest: dict[str, int] = {}
     for one in history["balance"]:
         name, used, limit = one["name"], one["nano"], one["limit"]
-        if used < highest.get(name, 0) and not history["lost"]:
+        if used < highest.get(name, 0) and not (history["lost"] or may_turn):
             yield f"account {name}: its usage sank from {highest[name]} to {used}"
         highest[name] = used
         if limit is not None and used + one["held"] > limit:
@@ -308,6 +454,18 @@ def _explains(history: _Sorted, line: Mapping[str, Any]) -> bool:
         return False
     # A stream that never began cannot be removed either.
     return "event log" in line["line"] or "no producer" in line["line"]
+
+
+def _end_of(history: _Sorted, stream: str) -> dict[str, Any] | None:
+    """Return the end of a stream, as stored."""
+    frames = history.stored.get(stream)
+    end: dict[str, Any] = json.loads(frames[-1][1]) if frames else {}
+    return end if end.get("type") == "stream.end" else None
+
+
+def _text_of(history: _Sorted, stream: str) -> str:
+    events = [json.loads(data) for _, data in history.stored[stream]]
+    return "".join(event["text"] for event in events if event["type"] == "text.delta")
 
 
 def _number(name: str) -> int:

@@ -51,13 +51,18 @@ class Plan:
     """`cancel` or `delete`, by another connection; "" for neither."""
     stops_after: int
     max_tokens: int | None
+    takes_s: float
+    """How long it, and who reads along, works on each piece."""
+    repeats: tuple[float, ...]
+    """When others send its request again, with its key: seconds after it."""
 
     @classmethod
     def draw(
         cls, dice: random.Random, number: int, *, models: Sequence[str], credentials: Sequence[str]
     ) -> "Plan":
         door = dice.choices([*PATHS], [6, 1, 1, 1])[0]
-        tokens = dice.choice((1, 3, 5, 8, 12))
+        tokens = dice.choice((1, 3, 5, 8, 12, 30))
+        has_key = dice.random() < 0.4
         stop = dice.random()
         return cls(
             marker=f"q{number}",
@@ -66,7 +71,7 @@ class Plan:
             model=dice.choice(models),
             begins_at=dice.choice((0, 0, 0.05, 0.5, 3)),
             credential=dice.choice(credentials) if credentials else None,
-            key=f"key-{number}" if dice.random() < 0.4 else None,
+            key=f"key-{number}" if has_key else None,
             streams=dice.random() < 0.85,
             asynchronous=door == NATIVE and dice.random() < 0.15,
             leaves_after=tuple(
@@ -79,6 +84,12 @@ class Plan:
             stops="cancel" if stop < 0.12 else "delete" if stop < 0.16 else "",
             stops_after=dice.randint(0, tokens),
             max_tokens=dice.choice((None, None, None, 2, 50)),
+            takes_s=dice.choice((0, 0, 0, 0, 0.05, 0.8)),
+            repeats=tuple(
+                dice.choice((0, 0.02, 0.3, 2, 8, 20)) for _ in range(dice.choice((0, 0, 1, 2)))
+            )
+            if has_key and door != "socket"
+            else (),
         )
 
 
@@ -110,6 +121,8 @@ class Client:
         if plan.door == "socket":
             await self._converse()
             return
+        for after_s in plan.repeats:
+            self._spawn(self._repeat(after_s))
         leaves = [*plan.leaves_after]
         cursor: str | None = None
         for attempt in range(12):
@@ -210,10 +223,22 @@ class Client:
             self._begin_others()
         if plan.asynchronous and answer.status == 202:
             content_ = json.loads(await answer.read())
-            assert self.stream == content_["id"]
             answer.leave()
-            return await self._return("")
+            return await self._return("", content_["id"])
         return answer
+
+    async def _repeat(self, after_s: float) -> None:
+        """Send the request again, with the same key, and read the answer."""
+        await asyncio.sleep(after_s)
+        with contextlib.suppress(Cut):
+            answer = await self._start()
+            if answer is None:
+                return
+            if not self.plan.streams or answer.status != 200:
+                await self._read_document(answer)
+                return
+            session = f"{self.plan.marker}.again{next(self._sessions)}"
+            await self._read(answer, self.plan.door, session=session, most=None, after="")
 
     async def _return(self, cursor: str, stream: str = "") -> Answer:
         headers = {**self._headers, **({"last-event-id": cursor} if cursor else {})}
@@ -240,8 +265,9 @@ class Client:
     ) -> tuple[str, bool]:
         """Read frames; return the last id, and whether the end was among them."""
         decoder, last, count = Decoder(), "", 0
-        note = self._history.add
-        note("read", session=session, stream=stream or self.stream, door=door, after=after)
+        note, answer.takes_s = self._history.add, self.plan.takes_s
+        stream = stream or answer.headers.get("stream-id", "") or self.stream
+        note("read", session=session, stream=stream, door=door, after=after)
         try:
             async for piece in answer.pieces():
                 for message in decoder.feed(piece):

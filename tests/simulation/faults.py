@@ -22,8 +22,19 @@ KINDS: Final = {
 """The kinds of faults, with their weights."""
 
 
-ENDS: Final = 1000
-"""Times above it count the ends of calls: many faults were found where an answer ends."""
+MOMENTS: Final = {
+    "billed": (3, 4),
+    "check": (3, 8),
+    "append": (3, 20),
+    "call": (1, 4),
+    "created": (1, 4),
+    "ended": (1, 3),
+}
+"""Records that faults wait for, with their weights, and up to which of them: there, or shortly
+afterwards, something else of a stream happens."""
+
+LOGS: Final = {"full": ("sqlite", "shared"), "failover": ("redis",)}
+"""The logs that some faults concern."""
 
 
 @dataclass(frozen=True)
@@ -31,20 +42,24 @@ class Fault:
     """One fault."""
 
     at: float
-    """Seconds after the begin; or once the history has so many records, if it is above 10."""
+    """Seconds after the begin, or after the moment."""
+    what: str
+    count: int
+    """Once the history has so many records of this kind; 0: at a time."""
     kind: str
     lasts_s: float
     chance: float
     """Chooses what it strikes."""
 
 
-def draw(dice: random.Random) -> list[Fault]:
-    """Return the faults of a run."""
+def draw(dice: random.Random, *, log: str) -> list[Fault]:
+    """Return the faults of a run with such a log."""
     count = dice.choice((0, 1, 1, 2, 3))
-    kinds = dice.choices([*KINDS], [*KINDS.values()], k=count)
+    weights = {kind: most for kind, most in KINDS.items() if log in LOGS.get(kind, (log,))}
+    kinds = dice.choices([*weights], [*weights.values()], k=count)
     return [
         Fault(
-            at=_draw_time(dice),
+            *_draw_time(dice),
             kind=kind,
             lasts_s=dice.choice((0.1, 1, 5, 20)),
             chance=dice.random(),
@@ -53,11 +68,14 @@ def draw(dice: random.Random) -> list[Fault]:
     ]
 
 
-def _draw_time(dice: random.Random) -> float:
+def _draw_time(dice: random.Random) -> tuple[float, str, int]:
     kind = dice.random()
-    if kind < 0.3:
-        return dice.choice((0.02, 0.1, 0.6, 1.5, 4)) * dice.uniform(0.5, 1.5)
-    return dice.randint(11, 80) if kind < 0.6 else ENDS + dice.randint(1, 4)
+    if kind < 0.25:
+        return dice.choice((0.02, 0.1, 0.6, 1.5, 4)) * dice.uniform(0.5, 1.5), "", 0
+    if kind < 0.45:
+        return 0, "", dice.randint(11, 80)
+    what = dice.choices([*MOMENTS], [weight for weight, _ in MOMENTS.values()])[0]
+    return dice.choice((0, 0, 0.001, 0.02, 0.2)), what, dice.randint(1, MOMENTS[what][1])
 
 
 def pick(values: Any, chance: float) -> Any:
@@ -68,15 +86,10 @@ def pick(values: Any, chance: float) -> Any:
 
 async def strike(world: Any, fault: Fault) -> None:
     """Let one fault happen in a world."""
-    if fault.at <= 10:
-        await asyncio.sleep(fault.at)
-    elif fault.at < ENDS:
-        if not await world.history.reaches(int(fault.at)):
-            return
-    elif not await world.history.reaches(int(fault.at) - ENDS, billed=True):
+    if fault.count and not await world.history.reaches(fault.what, fault.count):
         return
-    else:
-        await asyncio.sleep((0, 0.001, 0.02, 0.2)[int(fault.chance * 4)])
+    if fault.at:
+        await asyncio.sleep(fault.at)
     loop, note = world.loop, world.history.add
     match fault.kind:
         case "stop stream":
@@ -109,13 +122,19 @@ async def strike(world: Any, fault: Fault) -> None:
             step_s = pick((-86_400, -3600, -5, 5, 3600, 90_000), fault.chance)
             note("stepped", seconds=step_s)
             world.drift_s += step_s
-        case "full" if world.features.log in ("sqlite", "shared"):
+        case "full":
             note("full")
             world.disk.full = True
             await asyncio.sleep(fault.lasts_s)
+            process = pick((one for one in world.processes if one.serves), fault.chance * 3 % 1)
+            killed = process is not None and fault.chance < 0.3
+            if killed:
+                process.kill()
             world.disk.full = False
             note("has room")
-        case "failover" if world.features.log == "redis":
+            if killed:
+                await world.revive(process)
+        case "failover":
             data = world.redis.copy()
             await asyncio.sleep(min(fault.lasts_s, 1) / 4)
             note("lost")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,20 +17,20 @@ class History:
         self.records: list[Record] = []
         self._clock = clock
         self._closed = False
-        self._billed = 0
-        self._waiters: list[tuple[int, bool, asyncio.Future[bool]]] = []
+        self._counts: Counter[str] = Counter()
+        self._waiters: list[tuple[str, int, asyncio.Future[bool]]] = []
 
     def close(self) -> None:
         """Take no more records."""
         self._closed = True
 
-    async def reaches(self, count: int, *, billed: bool = False) -> bool:
-        """Wait until there are so many records, or so many calls are `billed`.
+    async def reaches(self, what: str, count: int) -> bool:
+        """Wait until there are so many records of a kind; "": of all.
 
         Return False if nothing more happens.
         """
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiters.append((count, billed, waiter))
+        self._waiters.append((what, count, waiter))
         return await waiter
 
     def over(self) -> None:
@@ -41,10 +42,10 @@ class History:
     def add(self, what: str, **fields: Any) -> None:
         if not self._closed:
             self.records.append({"at": round(self._clock(), 6), "what": what, **fields})
-            self._billed += what == "billed"
-            for count, billed, waiter in self._waiters:
-                found = self._billed if billed else len(self.records)
-                if count <= found and not waiter.done():
+            self._counts[what] += 1
+            self._counts[""] += 1
+            for kind, count, waiter in self._waiters:
+                if count <= self._counts[kind] and not waiter.done():
                     waiter.set_result(True)
 
     def lines(self) -> str:

@@ -20,6 +20,10 @@ SILENCE_S: Final = 9.0
 WHOLE_S: Final = 150.0
 """The most time for an answer without heartbeats: above all deadlines of the relay together."""
 
+SMALL: Final = 64
+"""The bytes that a slow client takes ahead."""
+SLOW_PIECES: Final = 12
+
 
 class Answer:
     """The head of an answer, and its body as it arrives."""
@@ -32,6 +36,8 @@ class Answer:
         writer: asyncio.StreamWriter,
     ) -> None:
         self.status, self.headers = status, headers
+        self.takes_s = 0.0
+        """How long it works on each of its first pieces; meanwhile little more is taken."""
         self._reader, self._writer = reader, writer
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
@@ -47,8 +53,15 @@ class Answer:
             if length is not None:
                 yield await asyncio.wait_for(self._reader.readexactly(int(length)), WHOLE_S)
                 return
+            count = 0
+            if self.takes_s:
+                reader: Any = self._reader
+                reader._limit = SMALL
             while piece := await asyncio.wait_for(self._read_chunk(), SILENCE_S):
                 yield piece
+                count += 1
+                if self.takes_s and count < SLOW_PIECES:
+                    await asyncio.sleep(self.takes_s)
         except TimeoutError:
             raise Silent from None
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:

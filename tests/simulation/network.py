@@ -10,7 +10,7 @@ from typing import Any, Final
 Address = tuple[str, int]
 
 HIGH: Final = 2048
-"""Bytes that wait to be taken until a protocol is told to pause: little, so that it happens."""
+"""Bytes that wait to be taken until a protocol is told to pause, or a 16th: little, so that it happens."""
 
 _QUIET, _QUIET_END = os.pipe()
 _READABLE, _READABLE_END = os.pipe()
@@ -294,6 +294,7 @@ class Network:
         there = context.copy().run(self._accept, factory, address, own)
         here.other, there.other = there, here
         here.latency_s = there.latency_s = self.dice.choice((0.0001, 0.001, 0.03))
+        here._high = there._high = self.dice.choice((HIGH // 16, HIGH))
         self.open |= {here, there}
         made = self.loop.create_future()
         here._call_soon(here._begin, made)

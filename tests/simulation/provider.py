@@ -64,6 +64,8 @@ class Call:
     """Whether the usage was sent too."""
     skipped: int = 0
     """The tokens that it did not repeat, since the request had them."""
+    times: list[float] = field(default_factory=list)
+    """When each token was sent; empty for one that is generated without a reader."""
 
     @property
     def billed(self) -> int:
@@ -165,6 +167,8 @@ class Provider:
             skipped=call.skipped,
             whole=call.whole,
             told=call.told,
+            how=call.how,
+            times=call.times,
         )
 
     async def _answer(
@@ -207,6 +211,7 @@ class Provider:
             if gone.done():
                 return False
             call.sent += 1
+            call.times.append(round(asyncio.get_running_loop().time(), 6))
             _chunk(writer, wire.token(token))
             await writer.drain()
         if how in _BROKEN:
@@ -221,6 +226,7 @@ class Provider:
         call.whole, call.told = True, how != "silent" and wire.tells
         end = b"".join(wire.end(told=call.told, cut=call.length < call.length))
         _chunk(writer, end)
+        await _pause(dice.choice((0, 0, 0.001, 0.05)), gone)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         return dice.random() < 0.7 and not gone.done()

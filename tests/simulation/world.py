@@ -30,6 +30,7 @@ from app.settings import Settings, load_settings
 from app.settings.access import settle_identity
 from app.upstreams import http
 
+from . import hooks
 from .clients import Client, Plan
 from .faults import draw, strike
 from .history import History
@@ -41,8 +42,8 @@ from .redis import FakeRedis
 from .relays import Process
 from .storage import Disk
 
-START: Final = 1_800_000_000.0
-"""The time of day at which every run begins."""
+STARTS: Final = (1_800_000_000.0, 1_801_440_002.0)
+"""The times of day at which runs begin: within a month, and 2 s after its begin."""
 
 PATIENCE_S: Final = 400.0
 """When a client or a stream hangs: all deadlines of the relay together are shorter."""
@@ -67,6 +68,8 @@ class Features:
         self.hedge = several and dice.random() < 0.4
         self.resume = dice.random() < 0.5
         self.hook = dice.choices(("", "pass", "rewrite", "slow", "fail"), (5, 1, 2, 3, 1))[0]
+        self.hold = dice.choice((2, 5, 9))
+        self.start = dice.choice(STARTS)
         self.attempts = dice.choice((1, 2, 3))
         self.budget = dice.random() < 0.4
         self.strict = dice.random() < 0.3
@@ -76,9 +79,11 @@ class Features:
         self.trouble = dice.choice((0.0, 0.3, 0.8))
         self.disorder = dice.choice((0.0, 0.3, 0.9))
         self.keys = dice.random() < 0.5
-        self.log = dice.choices(("memory", "sqlite", "shared", "redis"), (8, 2, 1, 2))[0]
+        self.log = dice.choices(("memory", "sqlite", "shared", "redis"), (8, 3, 2, 2))[0]
         several = self.log in ("shared", "redis")
         self.replicas = dice.choice((1, 2, 2, 3)) if several else 1
+        self.restarts = self.log != "memory" and dice.random() < 0.5
+        """Whether its processes are started again before the streams are compared at the end."""
 
     def table(self, folder: Path) -> str:
         """Return the settings as TOML."""
@@ -111,7 +116,8 @@ class Features:
         if self.hedge:
             lines.append("hedge_percentile = 90\nhedge_share = 1")
         if self.hook:
-            lines.append(f'[[hook]]\ncall = "tests.simulation.hooks:{self.hook}_"\nhold = 5')
+            lines.append(f'[[hook]]\ncall = "tests.simulation.hooks:{self.hook}_"')
+            lines.append(f"hold = {self.hold}")
             lines.append("timeout_s = 1")
         lines.append('[[price]]\ntarget = "*/*"\ninput = 1\noutput = 2')
         lines.append("[limits]\nmax_output_tokens = 100")
@@ -167,7 +173,7 @@ class World:
             for number in range(dice.choice((1, 2, 3, 4)))
         ]
         self._others: set[asyncio.Task[Any]] = set()
-        self._faults = draw(dice)
+        self._faults = draw(dice, log=self.features.log)
         self.clients: list[Client] = []
         self.disk = Disk(random.Random(dice.random()))
         self.redis = FakeRedis()
@@ -177,7 +183,7 @@ class World:
 
     def wall(self) -> float:
         """Return the time of day: Redis is another machine, whose clock nobody steps."""
-        return START + self.loop.time() + (0.0 if self.redis.runs else self.drift_s)
+        return self.features.start + self.loop.time() + (0.0 if self.redis.runs else self.drift_s)
 
     def note_log(self, level: str, line: dict[str, Any]) -> None:
         if level in ("error", "critical"):
@@ -194,6 +200,14 @@ class World:
 
     async def run(self) -> None:
         """Run it to its quiet end."""
+        features = self.features
+        self.history.add(
+            "world",
+            hook=features.hook,
+            log=features.log,
+            strict=features.strict,
+            begins_month=features.start == STARTS[1],
+        )
         for number, provider in enumerate(self._providers):
             await asyncio.start_server(provider.serve, f"10.0.0.{number + 1}", 80)
             provider.trouble = self.features.trouble
@@ -217,6 +231,10 @@ class World:
         await self._within(PATIENCE_S, "a stream", self._await_quiet())
         if watching is not None:
             watching.cancel()
+        if self.features.restarts:
+            for process in [one for one in self.processes if one.serves]:
+                await self._within(60, "a relay that stops", process.stop())
+                await self._within(60, "a relay that starts", self.revive(process))
         await self._look_at_all()
         for process in self.processes:
             if process.serves:
@@ -472,6 +490,7 @@ def _isolated(seed: int, world: World, loop: SimulatedLoop) -> Iterator[None]:
     gc.disable()
     try:
         with (
+            patch.object(hooks, "note", lambda stage: world.history.add("check", stage=stage)),
             patch.object(secrets, "token_bytes", lambda size=32: chance.randbytes(size)),
             patch.object(time, "time", world.wall),
             patch.object(time, "monotonic", loop.time),
