@@ -346,7 +346,7 @@ def _check_estimates(history: _Sorted) -> Iterator[str]:
         call = history.billed[one["target"], one["number"]]
         times = [one["at"], *call["times"], max(last.get(one["marker"], 0), call["at"])]
         pauses = sum(gap for a, b in pairwise(times) if (gap := b - a) > QUIET_S)
-        sent[one["marker"]] += call["sent"] + 1 + int(2 * HIDDEN_RATE * pauses)
+        sent[one["marker"]] += call["sent"] + int(2 * HIDDEN_RATE * pauses)
     charged: Counter[str] = Counter()
     for ended, *_ in history.ended.values():
         charged[ended["marker"]] += sum(charge["output"] for charge in ended["charges"])

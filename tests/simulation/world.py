@@ -75,7 +75,8 @@ class Features:
         self.strict = dice.random() < 0.3
         self.status_wait_s = dice.choice((0, 0.2, 5))
         self.linger_s = dice.choice((0, 2, 6))
-        self.total_timeout_s = dice.choice((60, 60, 1.5))
+        self.total_timeout_s = dice.choice((60, 60, 60, 1.5))
+        self.gap_timeout_s = dice.choice((12, 12, 12, 0.6))
         self.trouble = dice.choice((0.0, 0.3, 0.8))
         self.disorder = dice.choice((0.0, 0.3, 0.9))
         self.keys = dice.random() < 0.5
@@ -91,7 +92,7 @@ class Features:
             f"attempts = {self.attempts}",
             f"status_wait_s = {self.status_wait_s}",
             f"linger_s = {self.linger_s}",
-            "heartbeat_s = 5\nfirst_event_timeout_s = 15\nevent_gap_timeout_s = 12",
+            f"heartbeat_s = 5\nfirst_event_timeout_s = 15\nevent_gap_timeout_s = {self.gap_timeout_s}",
             f"idle_timeout_s = 10\ntotal_timeout_s = {self.total_timeout_s}\nfallback_after_s = 8",
             "connect_timeout_s = 3\nbreaker_pause_s = 2\nkeepalive_s = 20\nsend_timeout_s = 10",
             f"log = {json.dumps(self._log_url(folder))}",
