@@ -35,7 +35,7 @@ PROMPT_S: Final = 2.0
 SETTLES_S: Final = 3.0
 """How long before its end is known a stream may be settled."""
 
-DISTURBANCES: Final = "broken silent unreachable paused killed stops full lost".split()
+DISTURBANCES: Final = "broken silent unreachable paused killed ends full lost".split()
 """Faults that delay or lose what a provider has sent."""
 
 QUIET_S: Final = 0.5

@@ -155,6 +155,7 @@ async def _strike_process(world: Any, process: Any, fault: Fault) -> None:
             await asyncio.sleep(fault.lasts_s)
             world.loop.go_on(process.name)
         case "stop":
+            world.history.add("ends", process=process.name)
             await process.stop()
             await asyncio.sleep(fault.lasts_s)
             await world.revive(process)
