@@ -168,11 +168,18 @@ def expire(run: Run) -> None:
         watch._check_again()
 
 
+def cancel_task(run: Any) -> None:
+    """Cancel the task of a run that has begun, as an event loop that closes does."""
+    if isinstance(run, Run) and run._life.state != "reserved" and run._task is not None:
+        run._task.cancel()
+
+
 ACTS: dict[str, Callable[[Run], None]] = {
     "cancelled": lambda run: run.stop("cancelled", by="user"),
     "left": lambda run: run.stop("cancelled", by="reader_gone"),
     "shut down": lambda run: run.stop("interrupted", shut_down(), by="shutdown"),
     "late": expire,
+    "task cancelled": cancel_task,
 }
 
 
@@ -289,7 +296,9 @@ async def check_stream(served: Served, stream: str, way: Way, act: str) -> str:
     elif act == "late":
         assert end.status == "failed"
     else:
-        assert end.status == ("interrupted" if act == "shut down" else "cancelled")
+        assert end.status == (
+            "interrupted" if act in ("shut down", "task cancelled") else "cancelled"
+        )
     [ended] = served.ended
     assert (stream, end.status) == (ended.info.id, ended.end.status)
     charged = sum(bool(charge.nano_usd) for charge in ended.charges)
@@ -326,7 +335,7 @@ CASES = [
     *(
         pytest.param(log, act, marks=pytest.mark.proving)
         for log in ("sqlite", "redis")
-        for act in ("cancelled", "shut down", "late")
+        for act in ("cancelled", "shut down", "late", "task cancelled")
     ),
 ]
 

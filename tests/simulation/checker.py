@@ -17,6 +17,7 @@ A history may have only some of these: each check concerns the records that are 
 """
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -259,11 +260,14 @@ def _check_failures(history: _Sorted) -> Iterator[str]:
     faults = any(call["how"] not in ("whole", "silent") for call in history["call"])
     if not history.world or faults or history.is_disturbed:
         return
-    for stream in history.stored:
-        error = (_end_of(history, stream) or {}).get("error") or {}
-        code = error.get("code", "")
-        if code.startswith("upstream_") and code != "upstream_timeout":
-            yield f"{stream}: failed with {error}, and no provider has failed"
+    for frames in history.stored.values():
+        for name, data in frames:
+            event = json.loads(data)
+            code = (event.get("error") or {}).get("code", "")
+            fails = code.startswith("upstream_") and code != "upstream_timeout"
+            late = re.search(r" within | for [\d.]+ s", event.get("message", ""))
+            if fails or (event.get("code") in ("retry", "fallback") and not late):
+                yield f"{name}: {data}, and no provider has failed"
 
 
 # (d) A key causes at most one charged call that is not told

@@ -6,6 +6,7 @@ longer runs: neither its tasks, nor their `finally` blocks, nor callbacks of its
 
 import asyncio
 import heapq
+import itertools
 import random
 import socket
 from collections.abc import Callable
@@ -28,6 +29,15 @@ class Stuck(Exception):
     """Nothing is left that could ever happen, or it never ends."""
 
 
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set is the same in each run."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 class SimulatedLoop(asyncio.BaseEventLoop):
     """Runs everything of a simulation in one thread.
 
@@ -46,6 +56,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.turns = 0
         self.dead: set[str] = set()
         """Processes that were killed."""
+        self._numbers = itertools.count(1)
         self.tasks: dict[asyncio.Task[Any], str] = {}
         """Those that have not ended, with their processes."""
         self._paused: dict[str, list[Any]] = {}
@@ -128,7 +139,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _start_task(
         self, loop: asyncio.AbstractEventLoop, work: Any, **how: Any
     ) -> "asyncio.Task[Any]":
-        task = asyncio.Task(work, loop=loop, **how)
+        task = _Task.__new__(_Task)
+        task.number = next(self._numbers)
+        task.__init__(work, loop=loop, **how)  # type: ignore[misc]
         context = how.get("context")
         self.tasks[task] = PROCESS.get() if context is None else context.get(PROCESS, "")
         task.add_done_callback(self.tasks.pop)

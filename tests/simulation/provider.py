@@ -226,7 +226,7 @@ class Provider:
         call.whole, call.told = True, how != "silent" and wire.tells
         end = b"".join(wire.end(told=call.told, cut=call.length < call.length))
         _chunk(writer, end)
-        await _pause(dice.choice((0, 0, 0.001, 0.05)), gone)
+        await _pause(dice.choice((0, 0, 0.001, 0.05, 0.5)), gone)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         return dice.random() < 0.7 and not gone.done()
