@@ -31,6 +31,9 @@ from .run_settlement import RunSettlement
 from .stages.stage import end_of
 from .start_options import StartOptions
 
+STORED_S = 10.0
+"""The maximum seconds for the end of a cancelled run to be stored, so that it is reported."""
+
 log = structlog.get_logger("seseragi.generation")
 
 
@@ -258,7 +261,14 @@ class Run:
             first_event_s=attempts.first_event_s,
             stopped_by=None if life.stopped is None else life.stopped.by,
         )
-        placed = await self._log.append(self.stream, events, settlement)
+        try:
+            placed = await self._log.append(self.stream, events, settlement)
+        except asyncio.CancelledError:  # the append itself completes
+            shown = await self._log.read(self.stream, self._count, timeout_s=STORED_S)
+            if shown and shown[-1] == events[-1]:  # else the log reports another end
+                self._added(events)
+                self._report_ended(ended)
+            raise
         self._added(events)
         if placed is None:
             self._report_ended(ended)

@@ -166,22 +166,11 @@ async def _strike_process(world: Any, process: Any, fault: Fault) -> None:
 
 
 def _cancellable(world: Any) -> list["asyncio.Task[Any]"]:
-    """Return the tasks that a server or a shutdown may cancel: runs and requests.
-
-    But no run that appends its end: nobody cancels that, and observers would not be told of it.
-    """
-    placing = {
-        running.task
-        for process in world.processes
-        if process.serves
-        for running in process.relay.hub._runs._runs.values()
-        if running.run._life.state == "placing"
-    }
+    """Return the tasks that a server or a shutdown may cancel: runs and requests."""
     return [
         task
         for task, process in world.loop.tasks.items()
-        if process and task not in placing
-        if task.get_name().startswith("run ") or "run_asgi" in repr(task.get_coro())
+        if process and (task.get_name().startswith("run ") or "run_asgi" in repr(task.get_coro()))
     ]
 
 
