@@ -264,10 +264,11 @@ class Run:
         try:
             placed = await self._log.append(self.stream, events, settlement)
         except asyncio.CancelledError:  # the append itself completes
-            shown = await self._log.read(self.stream, self._count, timeout_s=STORED_S)
-            if shown and shown[-1] == events[-1]:  # else the log reports another end
-                self._added(events)
-                self._report_ended(ended)
+            with contextlib.suppress(RelayError):  # the log reports its own failures
+                shown = await self._log.read(self.stream, self._count, timeout_s=STORED_S)
+                if shown and shown[-1] == events[-1]:  # else the log reports another end
+                    self._added(events)
+                    self._report_ended(ended)
             raise
         self._added(events)
         if placed is None:
