@@ -7,6 +7,7 @@ The records of a history, and their fields besides `at`:
 - `read` (session, stream, door, after), `frame` (session, id, data), `cut`, `left`: one connection
 - `call` (marker, target, number), `billed` (.. nano, sent, whole, told, how, times): the provider's book
 - `created` (stream, marker, key), `append` (stream, first, types, end), `deleted`: the log
+- `started`, `first` (stream), `check` (stage), `writes` (stream): observers, hooks, the log's calls
 - `ended` (stream, status, nano, charges, lost): what observers receive
 - `stored` (stream, status, frames): the stream as it can be read at the end
 - `account` (name, running, held, nano, requests), `held`, `left`: what remains at the end
@@ -36,7 +37,16 @@ PROMPT_S: Final = 2.0
 SETTLES_S: Final = 3.0
 """How long before its end is known a stream may be settled."""
 
-DISTURBANCES: Final = "broken silent unreachable paused killed ends full lost".split()
+DISTURBANCES: Final = [
+    "broken",
+    "silent",
+    "unreachable",
+    "paused",
+    "killed",
+    "ends",
+    "full",
+    "lost",
+]
 """Faults that delay or lose what a provider has sent."""
 
 QUIET_S: Final = 0.5
@@ -44,6 +54,7 @@ HIDDEN_RATE: Final = 100
 """Tokens a second that a provider may generate and not send, in pauses from `QUIET_S` on."""
 
 DAY_S: Final = 86_400
+RETENTION_S: Final = 3600
 
 
 def check(records: Sequence[Record]) -> list[str]:
@@ -98,6 +109,8 @@ class _Sorted:
         for one in self["billed"]:
             self.billed[one["target"], one["number"]] = one
         self.world: Record = (self["world"] or [{}])[0]
+        self.expires = any(one["seconds"] >= RETENTION_S for one in self["stepped"])
+        """Whether streams were older than the retention."""
         self.is_disturbed = any(self[kind] for kind in DISTURBANCES)
 
     def __getitem__(self, what: str) -> list[Record]:
@@ -145,6 +158,14 @@ def _check_ends(history: _Sorted) -> Iterator[str]:
     for stream, ended in history.ended.items():
         if len(ended) > 1 and not history["lost"]:
             yield f"{stream}: was reported as ended {len(ended)} times"
+    told = {kind: {one["stream"] for one in history[kind]} for kind in ("started", "first")}
+    for stream, ended in history.ended.items():
+        if not history.world or ended[0]["lost"] or ended[0]["marker"] in history.orphaned:
+            continue
+        if stream not in told["started"]:
+            yield f"{stream}: was reported as ended, and not as started"
+        if stream not in told["first"] and stream in history.stored and _text_of(history, stream):
+            yield f"{stream}: has a text, and no first event was reported"
     appended: Counter[str] = Counter()
     over: set[tuple[str, str]] = set()
     for one in history["append"]:
@@ -294,7 +315,7 @@ def _check_keys(history: _Sorted) -> Iterator[str]:
             for stream in streams
             if any(end["status"] != "failed" for end in history.ended.get(stream, ()))
         ]
-        if len(good) > 1 and not history["lost"]:
+        if len(good) > 1 and not (history["lost"] or history.expires):
             yield f"{key}: has {len(good)} streams that did not fail: {good}"
 
 
@@ -302,7 +323,7 @@ def _check_taken_keys(history: _Sorted) -> Iterator[str]:
     """Another stream of a key follows only one that failed before its answer, and may be tried."""
     deleted = {one["stream"] for one in history["deleted"]}
     latest: dict[tuple[str, str], str] = {}
-    for one in history["created"] if not history["lost"] else ():
+    for one in history["created"] if not (history["lost"] or history.expires) else ():
         if one["key"] is None:
             continue
         before = latest.get((one["key"], one["marker"]))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 KINDS: Final = {
     "stop stream": 6,
-    "cancel": 4,
+    "cancel": 6,
     "reset": 4,
     "silence": 1,
     "unreachable": 2,
@@ -25,7 +25,8 @@ KINDS: Final = {
 MOMENTS: Final = {
     "billed": (3, 4),
     "check": (3, 8),
-    "append": (3, 20),
+    "append": (2, 20),
+    "writes": (4, 10),
     "call": (1, 4),
     "created": (1, 4),
     "ended": (1, 3),
@@ -166,11 +167,22 @@ async def _strike_process(world: Any, process: Any, fault: Fault) -> None:
 
 
 def _cancellable(world: Any) -> list["asyncio.Task[Any]"]:
-    """Return the tasks that a server or a shutdown may cancel: runs and requests."""
+    """Return the tasks that a server or a shutdown may cancel: runs and requests.
+
+    But no run before its first step, of which nothing would run, not even what it releases.
+    """
+    unbegun = {
+        running.task
+        for process in world.processes
+        if process.serves
+        for running in process.relay.hub._runs._runs.values()
+        if running.run._task is None
+    }
     return [
         task
         for task, process in world.loop.tasks.items()
-        if process and (task.get_name().startswith("run ") or "run_asgi" in repr(task.get_coro()))
+        if process and task not in unbegun
+        if task.get_name().startswith("run ") or "run_asgi" in repr(task.get_coro())
     ]
 
 

@@ -22,7 +22,7 @@ from app.policies.balance import MIN_SAMPLES
 from app.relay import Relay, Reloaded
 from app.server.serving import build_server
 from app.settings import Settings
-from app.telemetry.observer import Observer
+from app.telemetry.observer import FirstEvent, Observer
 
 from .history import History
 from .loop import PROCESS, SimulatedLoop
@@ -30,11 +30,17 @@ from .storage import Disk
 
 
 class Watched(Observer):
-    """Records the ends of streams, with their charges."""
+    """Records the begins and ends of streams, with their charges."""
 
     def __init__(self, history: History, process: str) -> None:
         self._history = history
         self._process = process
+
+    def started(self, info: StreamInfo) -> None:
+        self._history.add("started", stream=info.id)
+
+    def first_event(self, first: FirstEvent) -> None:
+        self._history.add("first", stream=first.info.id)
 
     def ended(self, ended: StreamEnded) -> None:
         charges = [
@@ -89,6 +95,8 @@ class WatchedLog:
         return True
 
     async def append(self, stream: str, events: Any, settlement: Any = None) -> Any:
+        if events:
+            self._history.add("writes", stream=stream)
         try:
             placed = await self._log.append(stream, events, settlement)
         except asyncio.CancelledError:  # the append completes
