@@ -286,7 +286,8 @@ def _check_failures(history: _Sorted) -> Iterator[str]:
             event = json.loads(data)
             code = (event.get("error") or {}).get("code", "")
             fails = code.startswith("upstream_") and code != "upstream_timeout"
-            late = re.search(r" within | for [\d.]+ s", event.get("message", ""))
+            # A connection that was kept may be closed as it is used again.
+            late = re.search(r" within | for [\d.]+ s|sent again", event.get("message", ""))
             if fails or (event.get("code") in ("retry", "fallback") and not late):
                 yield f"{name}: {data}, and no provider has failed"
 
