@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.checker import check
+from tests.simulation import checker
 
 pytestmark = pytest.mark.pure
 
@@ -45,6 +45,10 @@ RIGHT: list[dict[str, Any]] = [CREATED, STORED, BILLED, ENDED, READ]
 
 def frame(name: str, data: str) -> dict[str, Any]:
     return {"what": "frame", "session": "r", "id": name, "data": data}
+
+
+def check(records: list[dict[str, Any]]) -> list[str]:
+    return checker.check([{"at": float(at), **record} for at, record in enumerate(records)])
 
 
 def test_a_right_history_has_no_fault():
