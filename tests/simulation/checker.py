@@ -383,7 +383,7 @@ def _check_estimates(history: _Sorted) -> Iterator[str]:
 
 def _check_running(history: _Sorted) -> Iterator[str]:
     """An account counts each stream that runs."""
-    if history.is_disturbed:
+    if not history.world or history.is_disturbed:
         return
     over: dict[str, float] = {}
     for one in sorted((*history["append"], *history["deleted"]), key=lambda one: one["at"]):

@@ -98,3 +98,48 @@ def test_a_key_has_one_stream_that_did_not_fail():
     ]
 
     assert any("2 streams" in sentence for sentence in check(history))
+
+
+WORLD = {"what": "world", "hook": "", "log": "memory", "strict": False, "begins_month": False}
+CALL = {"what": "call", "marker": "q1", "target": "a/m", "number": 1, "how": "whole"}
+STARTED, FIRST = {"what": "started", "stream": "s"}, {"what": "first", "stream": "s"}
+WRITTEN = {"what": "append", "process": "a", "stream": "s", "types": ["TextDelta"], "end": "completed"}  # fmt: skip
+FAILED = json.dumps({"type": "stream.end", "status": "failed", "error": {"code": "upstream_truncated"}})  # fmt: skip
+BALANCE = {"what": "balance", "name": "relay", "running": 0, "most": None, "nano": 0, "held": 0, "limit": None}  # fmt: skip
+
+
+def simulate(*others: dict[str, Any], text_at: float = 2, **ended: Any) -> list[str]:
+    """Check a simulated history with other records, and other words of its end."""
+    whole = {**BILLED, "how": "whole", "times": [1.5]}
+    before = [WORLD, CREATED, CALL, STARTED, whole, STORED, READ]
+    end = {**ENDED, "target": "a/m", **ended}
+    history = [{"at": 1.0, **one} for one in before]
+    history += [{"at": text_at, **one} for one in (WRITTEN, end)]
+    return check([*history, *({"at": 1.2, **one} for one in others)])
+
+
+def test_a_right_simulation_has_no_fault():
+    assert [] == simulate(FIRST)
+
+
+@pytest.mark.parametrize(
+    ("law", "found"),
+    [
+        ("no first event", lambda: simulate()),
+        ("9 tokens were charged", lambda: simulate(FIRST, charges=[{**CHARGE, "output": 9}])),
+        ("was sent at 1.5", lambda: simulate(FIRST, text_at=4)),
+        ("0 streams run", lambda: simulate(FIRST, BALANCE, text_at=5)),
+        ("no provider has failed", lambda: simulate(FIRST, {**STORED, "frames": [["s.1", FAILED]]})),
+    ],
+)  # fmt: skip
+def test_a_broken_law_of_simulations_is_told(law, found):
+    assert any(law in sentence for sentence in found())
+
+
+@pytest.mark.parametrize("kind", ["stream.target", "notice"])
+def test_a_key_is_not_taken_from_a_stream_that_may_have_been_billed(kind):
+    frames = [["s.1", json.dumps({"type": kind})], ["s.2", FAILED]]
+    created = {**CREATED, "key": "k"}
+    history = [created, {**created, "stream": "t"}, {**STORED, "frames": frames}]
+
+    assert any("t has replaced s" in sentence for sentence in check(history))
