@@ -10,6 +10,7 @@ from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import Elsewhere
 from tests.eventlog.redis_logs import opened
 from tests.eventlog.rows_contract import *  # noqa: F403
+from tests.eventlog.rows_contract import QUEUES
 from tests.eventlog.test_redis import (  # room in Redis is its own affair
     test_oldest_ended_streams_make_room,
     test_requests_count_among_the_bytes_of_the_log,
@@ -26,14 +27,16 @@ pytestmark = pytest.mark.proving
 
 @pytest.fixture
 async def fake_url():
-    server = await asyncio.start_server(FakeRedis().serve, "127.0.0.1", 0)
+    redis = FakeRedis()
+    server = await asyncio.start_server(redis.serve, "127.0.0.1", 0)
     async with server:
         yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    await redis.close()
 
 
 @pytest.fixture(params=["here", "elsewhere"])
 async def event_log(request, fake_url, clock, once, callbacks):
-    arguments = {"wall": clock, **callbacks.arguments}
+    arguments = {"wall": clock, "queues": QUEUES, **callbacks.arguments}
     async with contextlib.AsyncExitStack() as stack:
         there = await stack.enter_async_context(opened(fake_url, **arguments))
         if request.param == "here":

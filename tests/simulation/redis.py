@@ -66,6 +66,14 @@ class FakeRedis:
         for writer in list(self._writers):
             writer.transport.abort()
 
+    async def close(self) -> None:
+        """Break all connections, and wait for their ends."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+        while self._writers:  # noqa: ASYNC110  (a few turns of the loop)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the commands of one connection."""
         session = _Session(self._server, 0, client_class=Connection)

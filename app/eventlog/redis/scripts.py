@@ -107,8 +107,9 @@ local function forget(owner, meta) redis.call('SREM', running(owner), id_of(meta
 _LISTS = f"""
 local function list_of(part, who) return '{PREFIX}list:' .. part .. ':' .. who end
 local function list_in(list, stream, at)  -- see app.eventlog.listing.place
-  local time, newest = redis.call('TIME'), redis.call('ZREVRANGE', list, 0, 0, 'WITHSCORES')[2]
-  local place = math.max(at, time[1] + time[2] / 1e6, (newest or 0) + {STEP})
+  local time = redis.call('TIME')
+  local last = redis.call('ZREVRANGEBYSCORE', list, '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local place = math.max(at, time[1] + time[2] / 1e6, (last[2] or 0) + {STEP})
   redis.call('ZADD', list, 'NX', string.format('%.17g', place), stream)
 end
 local function list_running(who, stream, started, ttl)
