@@ -887,7 +887,7 @@ test('every public member of the classes is declared', () => {
 });
 
 test('the declared events are those of EVENT_TYPES', () => {
-  const types = [...DECLARED.matchAll(/\btype: '([\w.]+)'[; ]/g)].map(([, type]) => type);
+  const types = [...DECLARED.split('export type WatchEvent')[0].matchAll(/\btype: '([\w.]+)'[; ]/g)].map(([, type]) => type);
 
   assert.deepEqual(types, [...client.EVENT_TYPES]);
 });
