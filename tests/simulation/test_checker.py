@@ -110,10 +110,10 @@ BALANCE = {"what": "balance", "name": "relay", "running": 0, "most": None, "nano
 
 def simulate(*others: dict[str, Any], text_at: float = 2, **ended: Any) -> list[str]:
     """Check a simulated history with other records, and other words of its end."""
-    whole = {**BILLED, "how": "whole", "times": [1.5]}
-    before = [WORLD, CREATED, CALL, STARTED, whole, STORED, READ]
+    whole: dict[str, Any] = {**BILLED, "how": "whole", "times": [1.5]}
+    before: list[dict[str, Any]] = [WORLD, CREATED, CALL, STARTED, whole, STORED, READ]
     end = {**ENDED, "target": "a/m", **ended}
-    history = [{"at": 1.0, **one} for one in before]
+    history: list[dict[str, Any]] = [{"at": 1.0, **one} for one in before]
     history += [{"at": text_at, **one} for one in (WRITTEN, end)]
     return check([*history, *({"at": 1.2, **one} for one in others)])
 
@@ -140,6 +140,10 @@ def test_a_broken_law_of_simulations_is_told(law, found):
 def test_a_key_is_not_taken_from_a_stream_that_may_have_been_billed(kind):
     frames = [["s.1", json.dumps({"type": kind})], ["s.2", FAILED]]
     created = {**CREATED, "key": "k"}
-    history = [created, {**created, "stream": "t"}, {**STORED, "frames": frames}]
+    history: list[dict[str, Any]] = [
+        created,
+        {**created, "stream": "t"},
+        {**STORED, "frames": frames},
+    ]
 
     assert any("t has replaced s" in sentence for sentence in check(history))

@@ -102,6 +102,7 @@ TARGET = Target(
         b"\x00" + LINK.encode(),
         b"\x00" + SECRET.encode() + b"=",
         *(bytes([at]) + json.dumps(claims).encode() for at, claims in enumerate(CLAIMS)),
+        b"\x00" + json.dumps({**CLAIMS[0], "exp": NOW - 1}).encode(),
         b"\x01" + json.dumps({**CLAIMS[1], "who": ["acme", "ann", "web", None, "k1"]}).encode(),
     ),
     tokens=(
