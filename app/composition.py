@@ -149,6 +149,28 @@ def build_settlements(
     )
 
 
+def check_takeover(parts: Parts, log_parts: LogParts) -> None:
+    """Check that the answers of routes with `takeover` can be taken over.
+
+    Raises:
+        SettingsError: those of one cannot.
+    """
+    for route in parts.upstreams.routes.values():
+        if not route.takeover:
+            continue
+        place = f"route {route.name!r}.takeover"
+        if log_parts.takeover is None:
+            raise SettingsError(
+                f"{place}: the log ends with its process; "
+                "use --log sqlite:///PATH or --log redis://HOST/DB"
+            )
+        if parts.hooks is not None and parts.hooks.of(route.name, "answer"):
+            raise SettingsError(
+                f"{place}: an answer that hooks check cannot be taken over; "
+                "give the hook other routes, or on = ['request']"
+            )
+
+
 def build_price_book(settings: Settings) -> PriceBook:
     """Build the price book: the settings, then genai-prices if it is installed.
 

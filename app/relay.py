@@ -27,6 +27,7 @@ from .composition import (
     build_tracing,
     build_upstreams,
     build_webhooks,
+    check_takeover,
     describe_process,
     load_formats,
     open_cassettes,
@@ -128,6 +129,7 @@ class Relay:
             observer=fan_out,
             substitutes=substitutes,
         )
+        check_takeover(parts, log_parts)
         webhooks = build_webhooks(settings, log_parts.rows, parts.client, metrics)
         for webhook in webhooks:
             fan_out.add(webhook)
@@ -135,6 +137,7 @@ class Relay:
             parts,
             max_readers=settings.max_readers,
             cassette_recorder=build_cassette_recorder(settings, folder),
+            takeover=log_parts.takeover,
         )
         keys = tuple if authenticator is None else authenticator.keys
         accounts = AccountReader(parts, log_parts.accounts, keys)

@@ -19,6 +19,7 @@ from .listing import ListedStream, ListPosition
 from .peers import Broadcast, NoPeers, OnStop, Peers, ignore_stop
 from .recovery import Close, OnEnded, close_free, ignore_ended
 from .stream_info import Scoped, StreamInfo
+from .takeover import Takeover
 from .waiting_rows import RowQueues
 
 
@@ -167,6 +168,7 @@ class Events(Protocol):
         is None.
 
         Raises:
+            StreamTaken: another process goes on with the stream.
             ServiceError: `overloaded`, the stream has reached its maximum length; events that
                 end in a `stream.end` are accepted even then.
             ServiceError: `internal`, the storage failed; if the events end in a `stream.end`,
@@ -323,7 +325,8 @@ class LogParts(NamedTuple):
     """A log with the protocols beside it, each implemented by the log or by a default.
 
     A log without transactions of its own uses a `MemoryAccounts`, which its `create` and
-    `append` call. A log of one process has no peers and no broadcast.
+    `append` call. A log of one process has no peers and no broadcast; one that ends with its
+    process has no takeover.
     """
 
     log: EventLog
@@ -331,6 +334,7 @@ class LogParts(NamedTuple):
     rows: RowQueues
     peers: Peers = NoPeers()
     broadcast: Broadcast | None = None
+    takeover: Takeover | None = None
 
     def with_log(self, log: EventLog) -> "LogParts":
         """Return the parts with another log wherever this one stands."""

@@ -108,13 +108,13 @@ def _build_sqlite(url: str, *, workers: int, clock: Clock, **options: Any) -> Lo
     path = url.removeprefix("sqlite:///")
     sqlite = SqliteLog(path, **options, wall=clock.wall, shared=workers > 1)
     if workers > 1:
-        return LogParts(sqlite, sqlite, rows=sqlite, peers=sqlite, broadcast=sqlite)
-    return LogParts(sqlite, sqlite, sqlite)
+        return LogParts(sqlite, sqlite, sqlite, peers=sqlite, broadcast=sqlite, takeover=sqlite)
+    return LogParts(sqlite, sqlite, sqlite, takeover=sqlite)
 
 
 def _build_redis(url: str, *, workers: int, clock: Clock, **options: Any) -> LogParts:
     redis = _redis_at(url)(**options, wall=clock.wall)
-    return LogParts(redis, redis, rows=redis, peers=redis, broadcast=redis)
+    return LogParts(redis, redis, redis, peers=redis, broadcast=redis, takeover=redis)
 
 
 LOGS: Final[Registry[BuildLog]] = Registry(

@@ -70,6 +70,8 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The span of the request that started it (W3C Trace Context); "" if tracing is off."""
     request_digest: str = ""
     """The digest of the request in its cassette; "" without cassettes."""
+    takeover: bytes = b""
+    """What another process needs to go on with it, packed; empty if none may."""
 
     @property
     def trace_id(self) -> str:
@@ -89,12 +91,14 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def size(self) -> int:
         """The estimated memory of its contents, in bytes."""
-        facts = msgspec.structs.replace(self, request=b"") if self.request else self
-        return _MEMORY_FACTOR * len(_encode(facts)) + len(self.request)
+        large = len(self.request) + len(self.takeover)
+        return _MEMORY_FACTOR * len(_encode(self.without_request())) + large
 
     def without_request(self) -> "StreamInfo":
-        """Return the info without the stored request, which may be large."""
-        return msgspec.structs.replace(self, request=b"") if self.request else self
+        """Return the info without what is stored of the request, which may be large."""
+        if not (self.request or self.takeover):
+            return self
+        return msgspec.structs.replace(self, request=b"", takeover=b"")
 
 
 _decode = msgspec.msgpack.Decoder(StreamInfo).decode

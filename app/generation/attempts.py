@@ -25,6 +25,7 @@ from .lifecycle import Life
 from .parts import Parts
 from .reading import EventSink
 from .start_options import StartOptions
+from .taken import Taken
 
 
 class Attempts:
@@ -45,11 +46,13 @@ class Attempts:
         charges: Charges,
         keeps_request: bool,
         is_changed: bool,
+        taken: Taken | None = None,
     ) -> None:
         """Prepare the first attempt.
 
         `keeps_request`: another one may continue the answer, and needs the request. `is_changed`:
-        the answer may be changed, so that the provider's own events cannot be passed on.
+        the answer may be changed, so that the provider's own events cannot be passed on. `taken`:
+        another relay has made attempts before.
         """
         self.life = life
         self.charges = charges
@@ -58,7 +61,7 @@ class Attempts:
         self._memory = options.memory
         self.request = RetainedRequest(chat, options.memory)
         """Present until no other attempt can follow."""
-        self.begun = False
+        self.begun = taken is not None and taken.begun
         """Whether something of the answer is visible."""
         self.first_event_s: float | None = None
         """Seconds from the start to the first visible event; None before it."""
@@ -72,7 +75,8 @@ class Attempts:
         self._client_format = "" if is_changed else info.client_format
         self._keeps_request = keeps_request
         self._clock = clock = asyncio.get_running_loop().time
-        self._started_at = clock()
+        self._earlier = 0 if taken is None else taken.attempts
+        self._started_at = clock() - (0 if taken is None else taken.age_s)
         self.failover = Failover(
             parts.upstreams,
             route,
@@ -84,7 +88,9 @@ class Attempts:
             owner=info.owner,
             tokens=0 if info.reserve is None else info.reserve.input_tokens,
         )
-        self.prepare()
+        call = self.prepare()
+        if taken is not None and taken.answer:
+            call.read_again(taken.answer, first=taken.first)
 
     def elapsed_s(self) -> float:
         """Return the seconds from the start."""
@@ -101,7 +107,7 @@ class Attempts:
         self.call = Call(
             target=target,
             request=request,
-            number=self.failover.number,
+            number=self._earlier + self.failover.number,
             client=self._client,
             limits=target.limits(self._limits),
             billing=self.charges.billing,
@@ -144,6 +150,11 @@ class Attempts:
         if self._route.counted:
             self._note_head()
         return self.call.start()
+
+    def go_on(self) -> None:
+        """Go on with an answer whose beginning is in the log."""
+        self.life.enter("visible")
+        self.failover.answered()
 
     def recall(self) -> list[Event]:
         """Answer without a call; return the events before the answer."""

@@ -126,6 +126,8 @@ class Call(TargetCall, kw_only=True, eq=False):
     """Whether one of the relay's deadlines ended it."""
     resumption: Resumption | None = None
     """None if its answer cannot be read on."""
+    _stored: str = ""
+    """The provider's id of an answer that it stores, which is read again instead of a new one."""
     _is_same_dialect: bool = False
     _notices: Sequence[Notice] = ()
     """Notices about fields of the request that are dropped or changed for the target."""
@@ -257,7 +259,7 @@ class Call(TargetCall, kw_only=True, eq=False):
         by its id it can be fetched there, and no other call replaces it.
         """
         resumption, self.resumption = self.resumption, None
-        answer = self.reading.parser.upstream_id
+        answer = self.reading.parser.upstream_id or self._stored
         if resumption is None or self._over or not answer:
             return
         if not resumption.refused or not self.answers or self.is_continued:
@@ -272,6 +274,19 @@ class Call(TargetCall, kw_only=True, eq=False):
     def answers(self) -> bool:
         """Whether its answer is the stream's, or a part of that."""
         return self._first is not None
+
+    @property
+    def reads_again(self) -> bool:
+        """Whether it reads an answer again that another call has begun."""
+        return bool(self._stored)
+
+    def read_again(self, answer: str, *, first: int) -> None:
+        """Read a stored answer again by its id; the stream had so many events before it."""
+        self._stored, self._first = answer, first
+
+    def leave(self) -> None:
+        """Leave an answer that its provider stores to another relay, which reads it again."""
+        self.resumption = None
 
     def start(self) -> list[Event]:
         """Begin to answer; return the events before: the target with its input counts, and notices.
@@ -316,6 +331,9 @@ class Call(TargetCall, kw_only=True, eq=False):
         if self.is_last:
             request.shrink(len(call.content))
         refit: Refit | None = None
+        self.billable = True
+        if self._stored:
+            return await self._open_stored()
         while True:
             self.billable = True
             try:
@@ -342,6 +360,17 @@ class Call(TargetCall, kw_only=True, eq=False):
         if self.is_last:
             request.drop()
         return reply.body
+
+    async def _open_stored(self) -> Body:
+        body = None
+        if self.resumption is not None:
+            body = await self.resumption.open(self._stored, anew=True)
+        if body is None:
+            upstream = self.target.upstream.name
+            raise UpstreamError(
+                "upstream_unavailable", f"upstream {upstream!r} does not hand out its answer again"
+            )
+        return body
 
     def _on_head(self, head: HttpHead) -> None:
         self.head = head

@@ -1,11 +1,12 @@
 """The chain of stages of one run, in their order:
 
-    call > reading > [hedge] > [joined] > commit > retry > [rescue]
+    call > reading > [hedge] > [reread or joined] > commit > retry > [rescue]
         > [original] > [plugged] > [check] > run
 
-A stage in brackets is there only if its route has it, and for `hedge` and `joined` only while two
-attempts run, or one continues the answer; `original` is there before `plugged` or `check`. This is
-the only place that knows the order. The run appends to the log.
+A stage in brackets is there only if its route has it, and for `hedge`, `joined` and `reread` only
+while two attempts run, or one continues the answer, or reads that of a dead relay again;
+`original` is there before `plugged` or `check`. This is the only place that knows the order. The
+run appends to the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +33,12 @@ from .stages.commit import Commit
 from .stages.hedge import Race
 from .stages.original import Original
 from .stages.plugged import STAGES, AnswerStage, StageContext
+from .stages.reread import Reread
 from .stages.rescue import Joined, Rescue
 from .stages.retry import Retry
 from .stages.stage import Following, Stage, end_of
 from .start_options import StartOptions
+from .taken import Taken
 
 _CALL_EVENTS = (StreamStart, StreamTarget, Usage)
 """Events that describe a call; a recalled answer has none."""
@@ -57,12 +60,16 @@ class Chain:
         options: StartOptions,
         readers: ReaderCounts,
         life: Life,
+        taken: Taken | None,
     ) -> None:
-        """Prepare the first attempt, and the stages that a route has, over the `log`."""
+        """Prepare the first attempt, and the stages that a route has, over the `log`.
+
+        `taken`: another relay has begun the stream.
+        """
         self._log = log
         self._info = info
         self._names = route.stages
-        self._hedges = route.hedge is not None
+        self._hedges = route.hedge is not None and taken is None
         self._rescues = route.rescue and may_be_continued(request)
         self._client_retries_s = options.client_retries_s
         self._plugged: list[AnswerStage] = []
@@ -90,7 +97,27 @@ class Chain:
             charges=Charges(billing=billing, ceiling=request.ceiling),
             keeps_request=self._rescues,
             is_changed=original is not None,
+            taken=taken,
         )
+        self._reread: Reread | None = None
+        if taken is not None:
+            self._go_on(taken)
+
+    def _go_on(self, taken: Taken) -> None:
+        """Prepare the attempt that goes on with a stream of a dead relay."""
+        attempts = self.attempts
+        if taken.charge is not None:
+            attempts.charges.followed.append(taken.charge)
+            if taken.begun:
+                attempts.charges.parts.append(taken.charge)
+        if taken.answer:
+            self._commit = commit = self._build()
+            self._reread = Reread(taken.events, attempts, commit)
+        elif taken.unfinished is not None:
+            attempts.failover.choose_again()
+            self._commit = self._build()
+            if self._rescue is not None:
+                self._rescue.prepare(taken.unfinished)
 
     async def attempt(self, silence_s: float) -> None:
         """Make the due attempt, and a second one beside it if it is late."""
@@ -132,6 +159,8 @@ class Chain:
         commit = self._commit
         if commit is None:
             commit = self._commit = self._build()
+        if self._reread is not None and self.attempts.call.reads_again:
+            return self._reread
         if self._rescue is None or self._rescue.seam is None:
             return commit
         return Joined(self._rescue.seam, self.attempts, commit)

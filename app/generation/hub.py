@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 import structlog
 
 from ..errors import RelayError
+from ..eventlog.takeover import Takeover
 from ..identity.principal import Principal
 from ..telemetry.activity import Load, Progress
 from ..telemetry.observer import Refused
@@ -23,6 +24,7 @@ from .readers import ReaderRegistry
 from .runs import Runs
 from .shutdown import STOP_S, Shutdown
 from .starts import Starts
+from .takeover import Takeovers
 from .watchdog import Watchdog
 from .watching import Watchers
 
@@ -35,8 +37,14 @@ class Hub:
     """All streams and calls of this process, from start to shutdown."""
 
     def __init__(
-        self, parts: Parts, *, max_readers: int, cassette_recorder: CassetteRecorder | None = None
+        self,
+        parts: Parts,
+        *,
+        max_readers: int,
+        cassette_recorder: CassetteRecorder | None = None,
+        takeover: Takeover | None = None,
     ) -> None:
+        """Compose the parts; `takeover` is that of the log, if it has one."""
         self._parts = parts
         self._log = parts.event_log
         self._cassette_recorder = cassette_recorder
@@ -52,6 +60,8 @@ class Hub:
         self._starts = Starts(
             parts, self._runs, self.shutdown, spawn=self._spawn, cassette_recorder=cassette_recorder
         )
+        if takeover is not None:
+            takeover.give_to(Takeovers(parts, self._runs, self.shutdown).heir)
         self._watchers = Watchers(parts, self.shutdown, max_watchers=max_readers)
         self.streams_of = partial(
             OwnedStreams,

@@ -3,7 +3,8 @@
     reserved > begun > trying (or racing) > committed (or continuing) > ending > placing > ended
 
 - reserved: the log has the stream without events; no provider has been called.
-- begun: the log has the `stream.start`; the first or another attempt is due.
+- begun: the log has the `stream.start`; the first or another attempt is due. Of a stream that
+  another relay began, which may have visible output: then the attempt continues it.
 - trying: an attempt runs, without visible output so far.
 - racing: two attempts run, without visible output so far.
 - committed: there is visible output; another attempt can only continue it.
@@ -45,7 +46,7 @@ State = Literal[
 ]
 
 Input = Literal[
-    "started",  # the log has the `stream.start`
+    "started",  # the log has the first event of this run
     "attempt",  # the due attempt begins
     "hedge",  # a second attempt begins beside the first
     "won",  # one of both answers, or has outlasted the other
@@ -68,6 +69,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Input, State]]] = {
     },
     "begun": {
         "attempt": "trying",
+        "continuation": "continuing",
         "stop": "ending",
         "refused": "ending",
     },

@@ -27,6 +27,10 @@ ASK_AGAIN_S = 5.0
 """Seconds until the log is queried again for readers elsewhere, after a failure."""
 
 
+RETURN_S = 30.0
+"""Seconds for the readers of a dead relay to come back: clients wait up to 15 between two tries."""
+
+
 class Reader:
     """One reader of one stream; it counts as one until `leave`."""
 
@@ -135,13 +139,17 @@ class ReaderRegistry:
         *,
         linger_s: float | None,
         stop: Callable[[], None],
+        returns: bool = False,
     ) -> None:
         """Register a stream as produced here: `stop` is called if it has no reader for `linger_s`.
 
-        With None the stream runs to its end. The counts are kept current until `end`.
+        With None the stream runs to its end. The counts are kept current until `end`. `returns`:
+        another relay began the stream, and its readers have to find this one.
         """
         counts.now = self._readers.get(stream, 0)
         self._produced[stream] = _Produced(counts=counts, linger_s=linger_s, stop=stop)
+        if returns and linger_s is not None and not counts.now:
+            self._linger(stream, linger_s, wait_s=max(linger_s, RETURN_S))
 
     def end(self, stream: str) -> None:
         """Unregister a stream that is no longer produced here; its readers stay."""

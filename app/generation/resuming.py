@@ -54,13 +54,15 @@ class Resumption:
         self._client = client
         self._headers = headers
 
-    async def open(self, answer: str) -> HttpBody | AsyncGenerator[bytes] | None:
-        """Open the rest of an answer by its id; None if the provider refuses it.
+    async def open(
+        self, answer: str, *, anew: bool = False
+    ) -> HttpBody | AsyncGenerator[bytes] | None:
+        """Open the rest of an answer by its id, or all of it; None if the provider refuses it.
 
         It tries until the caller's deadline.
         """
         retry_after_s = 0.0
-        while (step := self.decoder.next_try()) is not None:
+        while (step := self.decoder.next_try(anew=anew)) is not None:
             tries, query = step
             wait_s = pause(min(tries, MAX_DOUBLED), chance=random.random())  # noqa: S311
             await asyncio.sleep(max(wait_s, retry_after_s))
@@ -148,19 +150,22 @@ class ResumableDecoder:
         """The cursor of the last message; None if it has none, so that nothing can be read on."""
         return None if self._last is None else self._place_of(_event_of(self._last))
 
-    def next_try(self) -> tuple[int, str] | None:
+    def next_try(self, *, anew: bool = False) -> tuple[int, str] | None:
         """Prepare a later body; return the number of the try and the query.
 
-        Tries are counted anew once a body brought a message. None if there is no place.
+        Tries are counted anew once a body brought a message. None if there is no place, unless
+        the answer is read `anew`.
         """
         cursor = self.place
         if cursor != self._cursor:
             self._cursor, self._tries = cursor, 0
-        if cursor is None:
+        if cursor is None and not anew:
             return None
         self._tries += 1
-        self._decoder, self._filters, self._replays = self._new(), True, False
-        fields = [("stream", "true"), (self._answer.query, str(cursor)), *self._fields]
+        self._decoder, self._filters, self._replays = self._new(), cursor is not None, False
+        fields = [("stream", "true"), *self._fields]
+        if cursor is not None:
+            fields.insert(1, (self._answer.query, str(cursor)))
         return self._tries, f"?{urlencode(fields)}"
 
     def _is_repeated(self, message: Message) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -17,6 +18,7 @@ from ..eventlog import StreamTooLong, read_all
 from ..eventlog.recovery import LOST, closing_events
 from ..eventlog.stream_ended import StreamEnded
 from ..eventlog.stream_info import StreamInfo
+from ..eventlog.takeover import StreamTaken
 from ..events import EndedBy, Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
 from ..requests import ChatRequest
 from ..telemetry.activity import Progress, ReaderCounts
@@ -30,6 +32,9 @@ from .reading import is_visible
 from .run_settlement import RunSettlement
 from .stages.stage import end_of
 from .start_options import StartOptions
+from .taken import Taken
+
+TAKEN_OVER: Final = Notice("takeover", "the relay stopped; another one goes on with the answer")
 
 STORED_S = 10.0
 """The maximum seconds for the end of a cancelled run to be stored, so that it is reported."""
@@ -55,9 +60,14 @@ class Run:
         parts: Parts,
         options: StartOptions,
         readers: ReaderCounts | None = None,
+        taken: Taken | None = None,
     ) -> None:
-        """Prepare a run; `readers` are the current numbers of its readers."""
+        """Prepare a run; `readers` are the current numbers of its readers.
+
+        `taken`: another relay has begun the stream, and this run goes on with it.
+        """
         self.stream = info.id
+        self._taken = taken is not None
         self._info = info = info.without_request()
         readers = readers or ReaderCounts()
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
@@ -68,7 +78,7 @@ class Run:
         self._wall = parts.clock.wall
         self._life = Life()
         self._task: asyncio.Task[None] | None = None
-        self._count = 0
+        self._count = 0 if taken is None else len(taken.events)
         """Events in the log."""
         self._chain = chain = Chain(
             self,
@@ -79,6 +89,7 @@ class Run:
             options=options,
             readers=readers,
             life=self._life,
+            taken=taken,
         )
         self._attempts = chain.attempts
         records_content = route.record_content and parts.settlements.keeps_rows
@@ -103,8 +114,12 @@ class Run:
         try:
             try:
                 await self._run()
+            except StreamTaken:
+                raise
             except RelayError as error:
                 await self._end_by_log(error)
+        except StreamTaken:
+            self._attempts.call.leave()
         except RelayError as failure:
             log.warning("log failed under the stream", stream=self.stream, code=failure.code)
             with contextlib.suppress(RelayError):
@@ -139,7 +154,7 @@ class Run:
             raise RuntimeError(f"the attempts are over in state {life.state!r}")
 
     async def _begin(self) -> None:
-        """Append the first event; if the log refuses it, remove the stream.
+        """Append the first event; if the log refuses it, remove a stream that this relay began.
 
         Once that event is in the log, an upstream may have been called.
         """
@@ -147,11 +162,12 @@ class Run:
         model = self._route.requested_name or self._route.name
         try:
             start = StreamStart(self.stream, model, created=now, labels=labels)
-            await self._append([start, *self._route.notices])
+            await self._append([TAKEN_OVER] if self._taken else [start, *self._route.notices])
         except RelayError as error:
             failure = error if isinstance(error, ServiceError) else _not_begun()
-            with contextlib.suppress(RelayError):
-                await self._log.delete(self.stream)
+            if not self._taken:
+                with contextlib.suppress(RelayError):
+                    await self._log.delete(self.stream)
             self._life.enter("lost")
             self.begun.set_result(failure)
             self.committed.set_result(failure)

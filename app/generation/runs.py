@@ -16,6 +16,7 @@ from ..eventlog import LogState, Look
 from ..eventlog.stream_info import StreamInfo
 from ..events import Stopper
 from ..ledger.accounts import Grant
+from ..policies.admission import LOCAL
 from ..requests import ChatRequest
 from ..telemetry.activity import Progress, ReaderCounts
 from ..upstreams.routes import Route
@@ -24,6 +25,7 @@ from .readers import Reader, ReaderRegistry
 from .run import Run, shut_down
 from .shutdown import STOP_S, Shutdown
 from .start_options import StartOptions
+from .taken import Taken
 
 
 class _RunningStream:
@@ -101,6 +103,34 @@ class Runs:
                 reader.leave()
                 raise
         return Opened(reader, run.committed, reply_headers=run.reply_headers)
+
+    def go_on(
+        self,
+        info: StreamInfo,
+        request: ChatRequest,
+        options: StartOptions,
+        *,
+        route: Route,
+        taken: Taken,
+    ) -> None:
+        """Run a stream that another relay began, and that the log has given to this process."""
+        stream, counts = info.id, ReaderCounts()
+        self._admission.enter(LOCAL)
+        run = Run(
+            info,
+            request,
+            route=route,
+            parts=self._parts,
+            options=options,
+            readers=counts,
+            taken=taken,
+        )
+        running = self._runs[stream] = _RunningStream(run, address=LOCAL)
+        stop = partial(run.stop, "cancelled", by="reader_gone")
+        self._reader_registry.begin(
+            stream, counts, linger_s=options.linger_s, stop=stop, returns=True
+        )
+        running.task.add_done_callback(lambda _: self._ended(stream))
 
     async def _await_start(self, running: _RunningStream) -> None:
         """Wait until a stream can be found again, by its key or its id.

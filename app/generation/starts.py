@@ -24,6 +24,7 @@ from .parts import Parts
 from .runs import Opened, Runs
 from .shutdown import Shutdown
 from .start_options import StartOptions
+from .takeover import pack_request
 from .via import RequestSource, came_back
 
 Outcome = Coroutine[Any, Any, RelayError | None]
@@ -132,6 +133,7 @@ class Starts:
             metadata=dict(options.metadata) if owner and options.metadata else None,
             alone=request.overlap in ("refuse", "replace"),
             request=options.request,
+            takeover=pack_request(request, options) if route.takeover else b"",
             request_digest=choice.digest,
         )
         claim, stopped = None, ""

@@ -160,6 +160,10 @@ class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
             nano_usd=self.input_nano_usd + self.again_nano_usd + output * self.output_nano_usd,
         )
 
+    def granted(self, reserved: "Reservation") -> int:
+        """Return the maximum output of a stream with this reservation."""
+        return (reserved.tokens - self.input_tokens - self.again_tokens) // self.choices
+
 
 class Reservation(NamedTuple):
     """The amount reserved for a running stream, in each of its accounts."""

@@ -86,6 +86,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system_prefix: str = ""
     cache_prompt: bool = False
     rescue: bool = False
+    takeover: bool = False
     stages: tuple[str, ...] = ()
     hedge_percentile: Annotated[float, Meta(ge=50, lt=100)] | None = None
     hedge_share: Annotated[float, Meta(gt=0, le=1)] = 0.05
@@ -202,6 +203,8 @@ def build_routes(
             hedge = Hedge(table.hedge_percentile, table.hedge_share)
         for name in table.stages:
             find_part(STAGES, name, f"{place}.stages")
+        if table.takeover:
+            _check_takeover(table, targets, place)
         own = {
             "targets": tuple(targets),
             "balance": find_part(BALANCES, table.balance, f"{place}.balance"),
@@ -214,6 +217,16 @@ def build_routes(
         if alias in routes:
             raise SettingsError(f"{where}route {name!r}: the alias {alias!r} is a route's name")
     return tuple(routes.values())
+
+
+def _check_takeover(table: RouteTable, targets: Sequence[Target], place: str) -> None:
+    if table.stages:
+        raise SettingsError(f"{place}.takeover: an answer that passes stages cannot be taken over")
+    if not (table.rescue or any(target.can_be_read_again for target in targets)):
+        raise SettingsError(
+            f"{place}.takeover: nothing can go on with an answer; "
+            "set rescue = true, or give a target an upstream with resume = true"
+        )
 
 
 def _build_capacity(target: TargetTable, default: TargetLimits) -> TargetLimits | None:

@@ -85,6 +85,8 @@ class Route(msgspec.Struct, frozen=True):
     """When a second attempt is made beside a late one; None: never."""
     rescue: bool = False
     """Whether another target continues an answer whose upstream died."""
+    takeover: bool = False
+    """Whether another relay goes on with an answer whose relay died."""
     stages: tuple[str, ...] = ()
     """The stages of installed packages that its answers pass, in their order."""
     spent: Spent | None = None

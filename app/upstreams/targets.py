@@ -98,6 +98,11 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         """Return whether the model goes on at the end of a last turn of the assistant."""
         return self.dialect.continues(chat, model=self.model, quirks=self.quirks)
 
+    @property
+    def can_be_read_again(self) -> bool:
+        """Whether its provider stores answers, which can be read by their ids."""
+        return self.upstream.resume and self.dialect.resume is not None
+
     async def build_call(self, request: TargetRequest, **fields: Any) -> HttpCall:
         """Build the streaming call of a request, with further fields.
 

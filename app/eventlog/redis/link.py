@@ -171,7 +171,7 @@ class Link:
         self._connection: Connection | None = None
         self._tasks = Supervisor()
         self._timer: Timer | None = None
-        self._run_id = b""
+        self.run_id = b""
         """The id of the last server, which a restart changes."""
         self.away = False
         self.replaced_at = float("-inf")
@@ -271,9 +271,9 @@ class Link:
             raise
         self._connection = connection
         run_id = run[1] if run is not None else b""
-        if run_id != self._run_id and self._run_id:
+        if run_id != self.run_id and self.run_id:
             self.replaced_at = self.changed_at = asyncio.get_running_loop().time()
-        self._run_id = run_id
+        self.run_id = run_id
 
     async def _serve(self) -> None:
         while True:

@@ -43,9 +43,11 @@ class LocalStream:
         "batches",
         "ended_at",
         "entry",
+        "epoch",
         "grant",
         "keys",
         "placed",
+        "server",
         "settlement",
         "started",
         "stream",
@@ -55,6 +57,10 @@ class LocalStream:
     def __init__(self, stream: str, entry: Entry) -> None:
         self.stream = stream
         self.entry = entry
+        self.epoch = 1
+        """How many processes have produced it."""
+        self.server = b""
+        """The Redis that has all events that readers have seen, if it is strict."""
         self.started = False
         """Whether Redis has had an event of it. Until then no event is shown and no provider is
         called, so that a stream without events in Redis can be removed free of charge."""
@@ -72,6 +78,11 @@ class LocalStream:
         """Done once Redis has the end: see `Placed`."""
         self.keys: dict[str, str] = {}
         """The keys of Redis that lead to the stream, with their values."""
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether readers see nothing that Redis lacks: another process may go on with it."""
+        return bool(self.entry.info.takeover)
 
     def settle(self, error: RelayError | None = None) -> None:
         """Wake waiting producers: Redis has all events, or with an error, will have none more."""

@@ -55,14 +55,15 @@ from ..recovery import (
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo
+from ..takeover import Heir, Orphan
 from ..waiting_rows import RECORDS
 from .account_scripts import account_key
-from .accounts import Rows, pack_settlement, state_from
+from .accounts import Rows, hold_of, pack_settlement, state_from
 from .address import RedisAddress
 from .failures import away, check_server, conflict, parsing, result_of, why
 from .link import OPEN_S, Away, CommandRefused, Link
 from .orphans import Lease, OrphanCollector
-from .owner import Owner, taken_over
+from .owner import Owner
 from .pages import Page, Pages
 from .scripts import (
     ASK_STOP,
@@ -133,6 +134,7 @@ class RedisLog(EventLog):
         )
         self._cutting: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._heir: Heir | None = None
         self._on_ended: OnEnded
         self._close: Close
         self._on_stop: OnStop
@@ -144,6 +146,9 @@ class RedisLog(EventLog):
         self._rows: Rows
         self._tails: Tails
         self._back: asyncio.Event
+
+    def give_to(self, heir: Heir) -> None:
+        self._heir = heir
 
     async def open(
         self,
@@ -173,6 +178,7 @@ class RedisLog(EventLog):
             wall=self._wall,
             on_ended=on_ended,
             close=close,
+            take=self._take,
         )
         self._rows = Rows(self._link, lease=self._lease)
         self._orphans = OrphanCollector(
@@ -243,7 +249,12 @@ class RedisLog(EventLog):
         self._back.clear()
         self._owner.show_all()
         loop = asyncio.get_running_loop()
-        self._cutting = loop.call_later(self._lease.s, self._tails.stop_all)
+        self._cutting = loop.call_later(self._lease.s, self._cut)
+
+    def _cut(self) -> None:
+        """Stop waiting for a Redis that has been away for as long as a lease."""
+        self._tails.stop_all()
+        self._owner.give_up("Redis is away")
 
     # Streams
 
@@ -340,8 +351,8 @@ class RedisLog(EventLog):
         local = self._owner.streams.get(stream)
         if local is not None and local.ended_at is None:
             return await self._owner.append(local, events, settlement) if events else None
-        if stream in self._owner.taken_over:
-            raise taken_over()
+        if (lost := self._owner.taken_over.get(stream)) is not None:
+            raise lost
         await self.state(stream)
         raise ValueError(f"stream {stream} has ended; nothing can be added to it")
 
@@ -568,6 +579,23 @@ class RedisLog(EventLog):
         return local.entry
 
     # In Redis
+
+    async def _take(
+        self, info: StreamInfo, events: Sequence[Event], *, started_at: float, epoch: int
+    ) -> bool:
+        """Go on with an orphaned stream of this epoch, if the heir does; return whether it does."""
+        if self._heir is None or not info.takeover:
+            return False
+        hold = await hold_of(self._link, info.id)
+        granted = None
+        if hold is not None and info.reserve is not None:
+            granted = info.reserve.granted(hold.reserved)
+        orphan = Orphan(info, events, started_at, granted)
+        begin = self._heir(orphan)
+        if begin is None or not await self._owner.take(orphan, epoch=epoch):
+            return False
+        begin()
+        return True
 
     async def _wait_for_redis(self, timeout_s: float) -> bool:
         """Wait for Redis, or for owners to restore streams; False if there is no point."""

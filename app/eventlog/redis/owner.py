@@ -22,11 +22,12 @@ from ...errors import CODES, ServiceError
 from ...events import ErrorInfo, Event, StreamEnd, encode
 from ...ledger.accounts import NOTHING, Settlement
 from ..contract import ChatBusy, Placed, expired
-from ..entries import Entries
+from ..entries import Entries, size_of
 from ..listing import pack_listing
 from ..peers import OnStop
 from ..stream_info import StreamInfo, pack_info
 from ..supervision import Supervisor, wait_for
+from ..takeover import Orphan, StreamTaken
 from .accounts import grant_from, pack_request, refuse
 from .failures import away, parsing
 from .link import Away, Broken, CommandRefused, Link, Part
@@ -46,6 +47,7 @@ from .scripts import (
     RENEW,
     STOP,
     STOP_BY_OPERATOR,
+    TAKE,
     idempotency_key,
     is_claim,
     log_key,
@@ -83,9 +85,6 @@ NEVER_BEGAN = StreamEnd(
     ended_by="relay",
 )
 """The end of a stream that is taken back although others may have seen it."""
-
-EPOCH = 1
-"""The epoch of a stream that only its producer has written."""
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -125,8 +124,10 @@ class Owner:
         """When the last write began, by the clock of the event loop."""
         self._renewal_due = asyncio.Event()
         self._tasks = Supervisor()
-        self.taken_over: OrderedDict[str, None] = OrderedDict()
-        """The last streams that others have ended."""
+        self.taken_over: OrderedDict[str, ServiceError] = OrderedDict()
+        """The last streams that others have ended or go on with; the error for their producers."""
+        self._renewed_at = 0.0
+        """When the last renewal of all leases began, by the clock of the event loop."""
         self.refused = False
         """Whether Redis is connected and refuses writes."""
         self.full = False
@@ -200,7 +201,10 @@ class Owner:
         if over:
             keys.append(meta_key(old))
         try:
-            bonds = (value, over, str(self._lease.meta_ms), str(int(info.alone)), *names)
+            if local.is_strict:
+                local.server = self._link.run_id
+            bonds: list[Part] = [value, over, self._lease.meta_ms, int(info.alone), local.server]
+            bonds += names
             found = await self._create(local, *bonds, keys=keys)
             if found == 0:
                 raise CommandRefused(f"there is a stream {stream!r} already")
@@ -225,19 +229,51 @@ class Owner:
         return bound
 
     def _create(
-        self, local: LocalStream, *bonds: str, keys: Sequence[str] = ()
+        self, local: LocalStream, *bonds: Part, keys: Sequence[str] = ()
     ) -> "asyncio.Future[int | bytes | list[Any]]":
         lease, info = self._lease, local.entry.info
         started = repr(local.entry.started_at)
-        parts: list[Part] = [lease.owner, EPOCH, started, lease.ms, lease.running_ms]
+        parts: list[Part] = [lease.owner, local.epoch, started, lease.ms, lease.running_ms]
         given = None if local.grant is None else local.grant.output_tokens
         reserve = pack_request(info, given=given, redis_time=self._redis_time)
-        kept = pack_info(info.without_request()) if reserve and info.request else b""
+        facts = info.without_request()
+        kept = pack_info(facts) if reserve and facts is not info else b""
         listed = pack_listing(info) if info.owner else b""
         parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, listed, *bonds]
         return self._link.run(
             CREATE, [meta_key(local.stream), log_key(local.stream), *keys], *parts
         )
+
+    async def take(self, orphan: Orphan, *, epoch: int) -> bool:
+        """Go on with an orphaned stream that was read in this epoch; return whether it is ours.
+
+        Raises:
+            ServiceError: `overloaded`, running streams take all the memory.
+        """
+        lease, info, events = self._lease, orphan.info, orphan.events
+        stream, last = info.id, len(events)
+        size = size_of(events)
+        local = LocalStream(stream, self._entries.create(info))
+        local.epoch, local.started, local.server = epoch + 1, True, self._link.run_id
+        local.taken = local.acked = last
+        local.entry.started_at = orphan.started_at
+        self._entries.add(stream, events, size=size)
+        local.keys |= dict.fromkeys(map(name_key, info.scoped_names), stream)
+        if (key := info.scoped_key) is not None:
+            local.keys[idempotency_key(key)] = f"{stream} {info.digest}"
+        parts: list[Part] = [lease.owner, epoch, last, lease.ms, lease.running_log_ms]
+        parts += [lease.running_ms, local.server]
+        taken = False
+        try:
+            keys = [meta_key(stream), log_key(stream), OWNERS]
+            taken = bool(await self._link.run(TAKE, keys, *parts))
+        finally:
+            if taken:
+                self.streams[stream] = local
+                self.taken_over.pop(stream, None)
+            else:
+                self._entries.drop(stream)
+        return taken
 
     def abandon(self, local: LocalStream) -> None:
         """Take back a stream for which no provider was called, and none will be.
@@ -332,10 +368,11 @@ class Owner:
 
     def _show_first(self, local: LocalStream) -> None:
         """Show the events that Redis lacks, unless it has never had one of the stream."""
-        if local.started:
+        if not local.started:
+            if local.batches:
+                self.abandon(local)
+        elif not local.is_strict:
             self._show(local, local.taken)
-        elif local.batches:
-            self.abandon(local)
 
     def _show(self, local: LocalStream, last: int) -> None:
         batches = local.batches
@@ -398,6 +435,13 @@ class Owner:
         log.error("Redis refuses writes", error=str(error))
         self.refused, self.full = True, error.memory
         self.show_all()
+        self.give_up("Redis refuses its events")
+
+    def give_up(self, why: str) -> None:
+        """Give up the streams that others may take over: their readers wait for Redis."""
+        for local in list(self.streams.values()):
+            if local.is_strict and local.started:
+                self._lose(local, local.acked, why)
 
     async def _write(self, streams: dict[str, LocalStream]) -> None:
         """Write the pending events of some streams, and remove those from `runs`."""
@@ -410,7 +454,7 @@ class Owner:
             written = local.unsent(BYTES_AT_ONCE)
             keys += (meta_key(local.stream), log_key(local.stream))
             ending = local.ending(len(written), lease.queues)
-            parts += (EPOCH, local.acked + 1, ending, len(written))
+            parts += (local.epoch, local.acked + 1, ending, len(written))
             parts += written
             written_streams.append(local)
             size += sum(map(len, written))
@@ -431,6 +475,8 @@ class Owner:
         local.acked = number
         local.started = local.started or number > 0
         self._show(local, number)
+        if local.is_strict and number >= len(local.entry.events):
+            local.server = self._link.run_id
         if number == local.taken:
             if local.ended_at is not None:
                 self._done(local)
@@ -471,7 +517,14 @@ class Owner:
                 del self._ended[stream]
 
     async def _restore(self, local: LocalStream) -> None:
-        """Create a stream that Redis has lost again, with its keys."""
+        """Create a stream that Redis has lost again, with its keys.
+
+        One that another process may have taken over is left to that.
+        """
+        since_s = asyncio.get_running_loop().time() - self._renewed_at
+        if local.is_strict and since_s > self._lease.s:
+            self._lose(local, local.acked, "its lease is over")
+            return
         local.acked = 0
         await self._create(local)
         for key, value in local.keys.items():
@@ -479,17 +532,19 @@ class Owner:
             await self._link.run(CLAIM, [key], value, *times)
         self._again(local)
 
-    def _lose(self, local: LocalStream, kept: int) -> None:
-        """Give up a stream that another process has ended.
+    def _lose(self, local: LocalStream, kept: int, why: str = "its lease was over") -> None:
+        """Give up a stream that another process has ended or goes on with, or may.
 
         Readers that have not seen more of it than Redis has continue there.
         """
-        _warn(local, "stream was ended elsewhere", kept=kept)
+        _warn(local, "stream was given up", why=why, kept=kept)
         self.streams.pop(local.stream, None)
-        self.taken_over[local.stream] = None
+        self._dirty.pop(local.stream, None)
+        error = StreamTaken() if local.is_strict else taken_over()
+        self.taken_over[local.stream] = error
         if len(self.taken_over) > TAKEN_OVER_IDS:
             self.taken_over.popitem(last=False)
-        local.settle(taken_over())
+        local.settle(error)
         if self._entries.find(local.stream) is not None:
             self._entries.drop(local.stream)
         self._on_stop(local.stream, "user")
@@ -499,6 +554,7 @@ class Owner:
     async def _keep_leases(self) -> None:
         while True:
             await wait_for(self._renewal_due, self._lease.renew_s)
+            began_at = asyncio.get_running_loop().time()
             with contextlib.suppress(Away, CommandRefused):
                 await self._beat(ms=self._lease.ms)
             streams = list(self.streams.values())
@@ -509,6 +565,8 @@ class Owner:
                     break
                 except CommandRefused as error:
                     self._refused(error)
+            else:
+                self._renewed_at = began_at
 
     async def _beat(self, *, ms: int) -> None:
         """Extend the lease of this process."""
@@ -517,9 +575,10 @@ class Owner:
     async def _renew(self, streams: Sequence[LocalStream], *, ms: int) -> None:
         lease = self._lease
         keys = [make(local.stream) for local in streams for make in (meta_key, log_key)]
-        epochs = [EPOCH] * len(streams)
-        times = (ms, lease.running_log_ms, lease.running_ms)
-        renewed = self._link.run(RENEW, keys, lease.owner, *times, *epochs)
+        parts: list[Part] = [lease.owner, ms, lease.running_log_ms, lease.running_ms]
+        for local in streams:
+            parts += (local.epoch, local.server)
+        renewed = self._link.run(RENEW, keys, *parts)
         for local in streams:
             for key in local.keys:
                 self._link.send("PEXPIRE", key, lease.running_ms)

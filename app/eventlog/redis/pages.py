@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -112,7 +112,8 @@ def _decoded(entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Event]:
 class Pages:
     """Reads streams from Redis. `wall` returns unix seconds.
 
-    `close` prices orphaned streams that are ended here; `on_ended` receives them.
+    `take` goes on with an orphaned stream, if this process can. `close` prices those that are ended
+    here; `on_ended` receives them.
     """
 
     def __init__(
@@ -123,12 +124,14 @@ class Pages:
         wall: Callable[[], float],
         on_ended: Callable[[StreamEnded], None],
         close: Close,
+        take: Callable[..., Awaitable[bool]],
     ) -> None:
         self._link = link
         self._lease = lease
         self._wall = wall
         self._on_ended = on_ended
         self._close = close
+        self._take = take
         self._ending: dict[str, asyncio.Task[None]] = {}
 
     async def close(self) -> None:
@@ -296,10 +299,13 @@ class Pages:
             await self.remove_unreadable(stream, UNREADABLE)
 
     async def _end_whole(self, stream: str, page: Page, events: Sequence[Event]) -> None:
-        """End a stream with these events."""
+        """Go on with a stream that has these events, or end it."""
         lease, now = self._lease, self._wall()
         info = _info(stream, await self._send_info(stream), page)
         ending, closing = list[Event](), None
+        if events and await self._take(info, events, started_at=page.started_at, epoch=page.epoch):
+            log.warning("stream of a lost process taken over", stream=stream)
+            return
         if events:  # else no provider was called: see `LocalStream.started`
             ending, closing = end_orphan(
                 info, events, self._close, started_at=page.started_at, ended_at=now

@@ -4,14 +4,16 @@ A stream has two keys, both in the slot of its id: `log`, a Redis Stream whose e
 the ids `<event number>-0` and the event's JSON in the field `e`, after an entry `0-1` whose
 field `r` has the stream's info; and `meta`, a hash of
 
-- `owner`, `epoch`: the process that may append. A process that ends an orphaned stream takes the
-  next epoch;
+- `owner`, `epoch`: the process that may append. A process that ends an orphaned stream, or goes on
+  with it, takes the next epoch;
 - `who`, `listed`: the owner of the stream, if authentication is on, and what lists show of it;
 - `lease`: the end of the process's lease, in ms of Redis's clock;
 - `started`, `ended`: unix seconds, the latter from the `stream.end` on;
 - `last`: the number of the last event;
 - `kept`: the number of the process's last event, if another one ended the stream. The numbers of
   that ending are beyond all that the process may have shown: `cursors.Ending`;
+- `server`: the Redis that has had all its events when the lease was renewed last, if another
+  process may take it over: one that lacks some has another;
 - `stop`: who has asked to stop it;
 - `attended`: until when readers in other processes wait for events, in ms of Redis's clock;
 - `gone`: set if the stream was removed; the hash remains for a while as a mark.
@@ -30,8 +32,8 @@ from typing import NamedTuple
 from ..contract import STRIDE
 from ..listing import STEP
 from .account_scripts import FIND_HELD as _FIND_HELD
+from .account_scripts import HELD, PREFIX, RESERVE, SETTLE
 from .account_scripts import HOLD as _HOLD
-from .account_scripts import PREFIX, RESERVE, SETTLE
 from .account_scripts import PUT_BACK_ROW as _PUT_BACK_ROW
 from .account_scripts import TAKE_ROWS as _TAKE_ROWS
 
@@ -146,8 +148,8 @@ CREATE = _script(
 -- has ended. ARGV: owner, epoch, started, lease ms, ttl ms, ttl ms of a running log, info, owner
 -- of the stream or '', the reservation request or '', the info without the stored request or ''
 -- if it has none, what lists show; for a new stream, also the claim's value or '', the value it
--- replaces or '', ttl ms of the mark of that one's stream, '1' if it is to run alone, the keys of
--- the names.
+-- replaces or '', ttl ms of the mark of that one's stream, '1' if it is to run alone, the
+-- `server` or '', the keys of the names.
 -- Returns 1, or a list of what was reserved, if the stream and claim are ours; {-1, a list, the
 -- time} if an account lacks room; {-2, another running stream of a name} if it would not run
 -- alone; the claim's value if its stream may still exist; 0 if the
@@ -162,7 +164,7 @@ if bound and bound ~= ARGV[12] then
   forgotten = not old[1] and not old[3]
 end
 local reply, stream, names = 1, id_of(KEYS[1]), {}
-for i = 16, #ARGV do
+for i = 17, #ARGV do
   names[i] = stream
   for other in string.gmatch(redis.call('GET', ARGV[i]) or '', '[^,]+') do
     local found = redis.call('HMGET', '"""
@@ -197,6 +199,7 @@ for i, value in pairs(names) do redis.call('SET', ARGV[i], value, 'PX', ARGV[5])
 if not is[1] then
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
     'last', 0, 'lease', now + ARGV[4])
+  if ARGV[16] and ARGV[16] ~= '' then redis.call('HSET', KEYS[1], 'server', ARGV[16]) end
   if ARGV[8] ~= '' then
     redis.call('HSET', KEYS[1], 'who', ARGV[8], 'listed', ARGV[11])
     list_running(ARGV[8], stream, ARGV[3], ARGV[5])
@@ -354,7 +357,7 @@ RENEW = _script(
     + _LISTS
     + """
 -- KEYS: meta and log of each stream. ARGV: owner, lease ms, ttl ms of a running log, of its meta,
--- then each stream's epoch.
+-- then each stream's epoch and `server`, or ''.
 -- Returns for each stream 0, or {reply, a number}.
 local replies = {}
 for i = 1, #KEYS, 2 do
@@ -364,12 +367,13 @@ for i = 1, #KEYS, 2 do
     replies[#replies + 1] = {5, 0}
   elseif not is[1] then
     replies[#replies + 1] = {3, 0}
-  elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[4 + (i + 1) / 2] then
+  elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[4 + i] then
     replies[#replies + 1] = {4, tonumber(is[5] or is[6]) or 0}
   elseif is[7] then
     replies[#replies + 1] = 0
   else
     redis.call('HSET', KEYS[i], 'lease', now + ARGV[2])
+    if ARGV[5 + i] ~= '' then redis.call('HSET', KEYS[i], 'server', ARGV[5 + i]) end
     redis.call('PEXPIRE', KEYS[i], ARGV[4])
     redis.call('PEXPIRE', KEYS[i + 1], ARGV[3])
     if is[8] then list_running(is[8], id_of(KEYS[i]), is[9], ARGV[4]) end
@@ -518,6 +522,38 @@ return 1
 """
 )
 
+TAKE = _script(
+    _ALWAYS
+    + _NOW
+    + _RUNNING
+    + f"local HELD = '{HELD}'"
+    + """
+-- KEYS: meta, log, owners. ARGV: owner, epoch and last event as read before, lease ms, ttl ms of a
+-- running log, of its meta, the `server`. Returns 1 if the stream is the caller's now, 0 if it has
+-- ended, is not orphaned, was continued or stopped, or if events may be missing.
+local is = redis.call('HMGET', KEYS[1], 'epoch', 'last', 'lease', 'ended', 'gone', 'owner', 'stop',
+  'server')
+if is[4] or is[5] or is[7] or not is[3] or tonumber(is[3]) >= now then return 0 end
+if is[1] ~= ARGV[2] or is[2] ~= ARGV[3] or is[8] ~= ARGV[7] then return 0 end
+local stream = id_of(KEYS[1])
+forget(is[6], KEYS[1])
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', is[1] + 1, 'lease', now + ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
+redis.call('PEXPIRE', KEYS[2], ARGV[5])
+redis.call('ZADD', KEYS[3], now + ARGV[4], ARGV[1])
+redis.call('PEXPIRE', KEYS[3], ARGV[6])
+redis.call('SADD', running(ARGV[1]), stream)
+redis.call('PEXPIRE', running(ARGV[1]), ARGV[6])
+local packed = redis.call('HMGET', HELD, stream)[1]
+if packed then
+  local hold = cmsgpack.unpack(packed)
+  hold[1] = ARGV[1]
+  redis.call('HSET', HELD, stream, cmsgpack.pack(hold))
+end
+return 1
+"""
+)
+
 ASK_STOP = _script(
     _ALWAYS
     + """
@@ -647,6 +683,6 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 )
 
 SCRIPTS = (
-    *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LIST, LOOK, END, ASK_STOP, TELL, DELETE),
+    *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LIST, LOOK, END, TAKE, ASK_STOP, TELL, DELETE),
     *(FORGET_NAME, BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, PUT_BACK_ROW, PUBLISH, MESSAGES),
 )

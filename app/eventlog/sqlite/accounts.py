@@ -119,6 +119,13 @@ class SqliteAccounts:
         data = _encode(StoredReservation(request, grant.output_tokens))
         self._execute("INSERT INTO reservations VALUES (?, ?)", (key, data))
 
+    def granted(self, key: int) -> int | None:
+        """Return the longest answer that is reserved for a stream; None without a reservation."""
+        found = self._execute(
+            "SELECT reservation FROM reservations WHERE stream = ?", (key,)
+        ).fetchone()
+        return None if found is None else _decode_reservation(found[0]).output_tokens
+
     def settle(self, key: int, stream: str, settlement: Settlement) -> bool:
         """Settle a stream and store its row; False if it has no reservation left.
 

@@ -31,6 +31,7 @@ from ..recovery import (
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import StreamInfo, unpack_info
+from ..takeover import Orphan
 from ..waiting_rows import RECORDS, Dropped
 from .accounts import SqliteAccounts
 from .processes import Processes, clear
@@ -58,6 +59,9 @@ _NAMED = (
 _RUNNING = (
     " AND stream IN (SELECT id FROM streams WHERE ended_at IS NULL AND gone_at IS NULL) LIMIT 1"
 )
+
+NOBODY = 0
+"""The process of running streams that wait to be taken over; all their events are filed."""
 
 ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process, owner"
 
@@ -136,7 +140,8 @@ def prepare(
 ) -> None:
     """Create the file, or end the streams that its last processes left running.
 
-    `close` prices them; `on_orphans` receives them. Then processes may `join`.
+    `close` prices them; `on_orphans` receives them. Those that may be taken over wait for that, as
+    streams of `NOBODY`. Then processes may `join`.
 
     Raises:
         LogUnusable: it cannot be used, or a process uses it.
@@ -535,10 +540,13 @@ class Database:
     # Orphaned streams
 
     def recover(self, now: float, on_orphans: Callable[[Sequence[StreamEnded]], None]) -> None:
-        """End all running streams and forget all processes: there is none."""
+        """End all running streams, and forget all processes: there is none.
+
+        Streams that may be taken over are `NOBODY`'s then.
+        """
         count = 0
         while (ended := self.transact([partial(self.end_orphans, now=now)])[0]).dealt_with:
-            count += ended.dealt_with
+            count += len(ended.ended_streams)
             on_orphans(ended.ended_streams)
         self.transact([self._release_reservations])
         with self._connection:
@@ -549,36 +557,48 @@ class Database:
             log.warning("streams of a lost process ended", streams=count)
 
     def _release_reservations(self) -> None:
-        """Settle what is reserved for streams that an upgrade has dropped: none runs."""
-        for (key,) in self._execute("SELECT stream FROM reservations").fetchall():
+        """Settle what is reserved for streams that an upgrade has dropped."""
+        for (key,) in self._execute(
+            "SELECT stream FROM reservations WHERE stream NOT IN "
+            "(SELECT key FROM streams WHERE ended_at IS NULL AND gone_at IS NULL)"
+        ).fetchall():
             self.accounts.settle(key, "", NOTHING)
 
     def end_streams_of(self, process: int, *, now: float) -> EndedOrphans:
         """End some streams of a dead process; forget it if there are none left."""
         ended = self.end_orphans(process, now=now)
         self._polled_version = -1  # `data_version` does not count what this connection writes
-        if not ended.dealt_with:
+        if not ended.dealt_with and process != NOBODY:
             self.processes.all_readers_gone(process, now=now)
             self._sign_off(process)
             self._staged.append(partial(self.processes.forget_dead, process))
         return ended
 
     def end_orphans(self, process: int | None = None, *, now: float) -> EndedOrphans:
-        """End some running streams of dead processes: of one, or of all."""
+        """End some running streams of dead processes: of one, or of all.
+
+        Of all, those that may be taken over become `NOBODY`'s.
+        """
         keys = [
             key
             for (key,) in self._execute(
                 "SELECT key FROM streams WHERE ended_at IS NULL AND gone_at IS NULL "
-                "AND process = ifnull(?, process) LIMIT ?",
-                (process, RECOVERED_AT_ONCE),
+                "AND iif(?1 IS NULL, process <> ?2, process = ?1) LIMIT ?3",
+                (process, NOBODY, RECOVERED_AT_ONCE),
             ).fetchall()
         ]
         tails = self.tail.rows_of(keys)
-        ended = [self._end_orphan(key, tail, now) for key, tail in tails.items()]
+        keeps = process is None
+        ended = [self._end_orphan(key, tail, now, keeps=keeps) for key, tail in tails.items()]
         return EndedOrphans(len(keys), [one for one in ended if one is not None])
 
-    def _end_orphan(self, key: int, tail: Sequence[TailRow], now: float) -> StreamEnded | None:
-        """End a stream; one that has not begun, or cannot be read, is removed."""
+    def _end_orphan(
+        self, key: int, tail: Sequence[TailRow], now: float, *, keeps: bool
+    ) -> StreamEnded | None:
+        """End a stream; one that has not begun, or cannot be read, is removed.
+
+        `keeps`: one that may be taken over is filed instead.
+        """
         pages = self._execute(
             "SELECT first, events FROM pages WHERE stream = ? ORDER BY first DESC LIMIT 1", (key,)
         ).fetchone()
@@ -591,6 +611,9 @@ class Database:
             self._forget([(key, stream, 0)], now=now)
             return None
         info, events = self.info(row, stream), self._logged(key, live)
+        if keeps and info.takeover:
+            self._file_rest(key, filed, live, process=NOBODY)
+            return None
         times = {"started_at": row.started_at, "ended_at": now}
         try:
             ending, closing = end_orphan(info, events, self._close_orphan, **times)
@@ -603,14 +626,70 @@ class Database:
         self.accounts.settle(key, stream, closing.settlement)
         data = b"\n".join([*live, _pack(ending)])
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
+        last = filed + data.count(b"\n") + 1
+        self.end(key, ending[-1], at=now, last=last, size=self._size_of(key))
+        return closing.ended
+
+    def _size_of(self, key: int) -> int:
+        """Return the bytes in the file of a stream whose events are all filed."""
         size = self._execute(
-            "SELECT sum(length(events)) + (SELECT total(length(info)) FROM infos "
+            "SELECT total(length(events)) + (SELECT total(length(info)) FROM infos "
             "WHERE stream = :key) FROM pages WHERE stream = :key",
             {"key": key},
         ).fetchone()[0]
-        last = filed + data.count(b"\n") + 1
-        self.end(key, ending[-1], at=now, last=last, size=int(size))
-        return closing.ended
+        return int(size)
+
+    def _file_rest(self, key: int, filed: int, live: Sequence[bytes], *, process: int) -> int:
+        """File the last events of a dead process's stream, which another has from now on.
+
+        Returns the number of the last one.
+        """
+        last = filed
+        if live:
+            data = b"\n".join(live)
+            self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
+            last += data.count(b"\n") + 1
+        self._execute(
+            "UPDATE streams SET process = ?, last = ? WHERE key = ?", (process, last, key)
+        )
+        return last
+
+    def find_left(self, process: int) -> list[str]:
+        """Return the running streams of a dead process, or of `NOBODY`."""
+        found = self._execute(
+            "SELECT id FROM streams WHERE process = ? AND ended_at IS NULL AND gone_at IS NULL",
+            (process,),
+        )
+        return [stream for (stream,) in found]
+
+    def find_orphan(self, id: str) -> Orphan | None:
+        """Read a running stream of a dead process; None if it may not be taken over.
+
+        One that was stopped may not, nor one without an event.
+        """
+        row = self.find(id)
+        if row is None or row.gone or row.ended_at is not None:
+            return None
+        info = self.info(row, id)
+        if not info.takeover or self.processes.is_noted(id):
+            return None
+        events = list(self._logged(row.key, self.tail.unfiled(row.key, row.last)))
+        granted = self.accounts.granted(row.key)
+        return Orphan(info, events, row.started_at, granted) if events else None
+
+    def take(self, id: str, *, process: int, last: int) -> tuple[int, int] | None:
+        """Give a dead process's stream with so many events to this one; return its key and size.
+
+        None if it has ended or was removed, or another process has it.
+        """
+        row = self.find(id)
+        if row is None or row.gone or row.ended_at is not None or row.process != process:
+            return None
+        live = self.tail.unfiled(row.key, row.last)
+        if self._file_rest(row.key, row.last, live, process=self.process) != last:
+            raise ValueError(f"stream {id} has other events than were read")
+        self.tail.start(row.key, filed=last)
+        return row.key, self._size_of(row.key)
 
     def _settle_orphan(self, key: int, orphan: OrphanedStream) -> StreamEnded:
         """Settle an orphaned stream; return it with its cost."""

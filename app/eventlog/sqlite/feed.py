@@ -118,12 +118,14 @@ class Feed(TailRegistry):
     def _take(self, tail: Tail, progress: Tailed) -> bool:
         """Add what a poll has found; False if events after the tail's end are missing.
 
-        Those have been filed, and readers find them there.
+        Those have been filed, and readers find them there; or another process produces them.
         """
         row = progress.row
         if row is None or row.gone or tail.over:
             return False
         position = self._positions[tail]
+        if row.process != position.process:
+            return False
         if not position.at:
             tail.last = row.last
         self._positions[tail] = position._replace(at=progress.at)

@@ -68,14 +68,19 @@ class LocalStream:
         "key",
         "last",
         "size",
+        "strict",
         "write_error",
     )
 
-    def __init__(self, key: int, entry: Entry, *, bound: bool, size: int) -> None:
+    def __init__(
+        self, key: int, entry: Entry, *, bound: bool, size: int, strict: bool = False
+    ) -> None:
         self.key = key
         self.entry = entry
         self.bound = bound
         """Whether it has an idempotency key."""
+        self.strict = strict
+        """Whether readers see no end that the file lacks: another process may go on with it."""
         self.batches: deque[Batch] = deque()
         self.last = 0
         """The number of the last event that was taken, committed or not."""

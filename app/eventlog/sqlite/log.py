@@ -51,8 +51,10 @@ from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo, pack_info
 from ..supervision import Supervisor, wait_for
 from ..tail import Tail
+from ..takeover import Heir
 from ..waiting_rows import RECORDS
 from .database import (
+    NOBODY,
     Database,
     EndedOrphans,
     Gone,
@@ -142,12 +144,16 @@ class SqliteLog(EventLog):
         self._due = asyncio.Event()
         self._on_stop: OnStop
         self._stopping = False
+        self._heir: Heir | None = None
         self._read_here: set[str] = set()
         """Streams of other processes that have readers here."""
         self._database: Database
         self._owner: Owner
         self._writer: Writer
         self._tasks: Supervisor
+
+    def give_to(self, heir: Heir) -> None:
+        self._heir = heir
 
     async def open(
         self,
@@ -176,6 +182,8 @@ class SqliteLog(EventLog):
         if self._shared:
             self._feed.open()
             self._tasks.keep("event log processes", self._keep_others)
+        else:
+            await self._settle_streams_of(NOBODY)
 
     def _open_file(self, on_ended: OnEnded, close: Close) -> None:
         def report(streams: Sequence[StreamEnded]) -> None:  # in the writer's thread
@@ -249,7 +257,8 @@ class SqliteLog(EventLog):
         if row is None:
             self._entries.drop(stream)
         else:
-            local = LocalStream(row, entry, bound=key is not None, size=len(data))
+            strict = bool(info.takeover)
+            local = LocalStream(row, entry, bound=key is not None, size=len(data), strict=strict)
             self._owner.add(stream, local)
         return claim
 
@@ -517,11 +526,25 @@ class SqliteLog(EventLog):
         while True:
             with contextlib.suppress(RelayError):
                 for process in await self._read(self._database.processes.find_dead):
-                    await self._end_streams_of(process)
+                    await self._settle_streams_of(process)
+                await self._settle_streams_of(NOBODY)
                 if self._loop.time() >= tallied_at + TALLY_S:
                     await self._tally()
                     tallied_at = self._loop.time()
             await asyncio.sleep(LOOK_AFTER_S)
+
+    async def _settle_streams_of(self, process: int) -> None:
+        """Go on with the streams of a dead process that this one can go on with; end the others."""
+        left, heir = await self._read(partial(self._database.find_left, process)), self._heir
+        for stream in left:
+            if (orphan := await self._read(partial(self._database.find_orphan, stream))) is None:
+                continue
+            begin = None if heir is None else heir(orphan)
+            if begin is not None and await self._owner.take(orphan, process=process):
+                log.warning("stream of a lost process taken over", stream=stream)
+                begin()
+        if left or process != NOBODY:
+            await self._end_streams_of(process)
 
     async def _end_streams_of(self, process: int) -> None:
         def on_ended(ended: EndedOrphans) -> None:

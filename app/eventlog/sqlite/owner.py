@@ -16,6 +16,7 @@ from ...ledger.accounts import Settlement
 from ..contract import Placed, expired
 from ..entries import Entries, Entry, size_of
 from ..recovery import Close, OnEnded, end_orphan
+from ..takeover import Orphan
 from .database import Database, Durable, Gone
 from .local_stream import REMOVED, Batch, LocalStream
 from .writer import Writer
@@ -73,6 +74,33 @@ class Owner:
         """Add a stream that was created."""
         self.streams[stream] = local
         self.file_size += local.size
+
+    async def take(self, orphan: Orphan, *, process: int) -> bool:
+        """Go on with a stream of a dead process; return whether it is ours.
+
+        Raises:
+            ServiceError: `overloaded`, running streams take all the memory; `internal`.
+        """
+        stream, last = orphan.info.id, len(orphan.events)
+        entry = self._entries.create(orphan.info.without_request())
+        entry.started_at = orphan.started_at
+        self._entries.add(stream, orphan.events, size=size_of(orphan.events))
+        work = partial(self._database.take, stream, process=process, last=last)
+        taken = None
+        try:
+            taken = await self._writer.write(work, partial(self._on_taken, orphan, entry))
+        finally:
+            if taken is None:
+                self._entries.drop(stream)
+        return taken is not None
+
+    def _on_taken(self, orphan: Orphan, entry: Entry, taken: tuple[int, int] | None) -> None:
+        if taken is not None:
+            key, size = taken
+            bound = orphan.info.key is not None
+            local = LocalStream(key, entry, bound=bound, size=size, strict=True)
+            local.last = local.filed = len(orphan.events)
+            self.add(orphan.info.id, local)
 
     def find_unwritten(self, stream: str) -> Entry | None:
         """Return a stream whose end is not written yet.
@@ -176,7 +204,7 @@ class Owner:
             else:
                 self._file_soon(local)
             batch.settle()
-        elif batch.ends and local.write_error is None:
+        elif batch.ends and local.write_error is None and not local.strict:
             self.unwritten[local.stream] = local
             self._show_orphaned(batch)
             batch.settle(explain(error))

@@ -140,6 +140,11 @@ class Processes:
         found = self._execute("SELECT 1 FROM notes WHERE process = ? LIMIT 1", (self._own,))
         return found.fetchone() is not None
 
+    def is_noted(self, stream: str) -> bool:
+        """Return whether there are notes about a stream."""
+        found = self._execute("SELECT 1 FROM notes WHERE stream = ? LIMIT 1", (stream,))
+        return found.fetchone() is not None
+
     def take_notes(self) -> list[Note]:
         """Return the notes for this process, and remove them."""
         notes = [

@@ -49,9 +49,9 @@ class TailTable:
         """Return whether a stream runs in this process and was not removed."""
         return stream in self._filed
 
-    def start(self, stream: int) -> None:
-        """Add a stream, once its transaction is committed."""
-        self._staged.append(lambda: self._filed.update({stream: 0}))
+    def start(self, stream: int, *, filed: int = 0) -> None:
+        """Add a stream with so many filed events, once its transaction is committed."""
+        self._staged.append(lambda: self._filed.update({stream: filed}))
 
     def append(self, stream: int, first: int, data: bytes) -> None:
         """Add a row."""

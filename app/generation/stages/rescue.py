@@ -8,7 +8,14 @@ from ...errors import RelayError
 from ...events import Event, Notice, StreamEnd, TextDelta
 from ...policies.retry import FAULTS
 from ..attempts import Attempts
-from ..continuation import Seam, continue_request, find_unfinished, has_room, without_closing
+from ..continuation import (
+    Seam,
+    Unfinished,
+    continue_request,
+    find_unfinished,
+    has_room,
+    without_closing,
+)
 from ..reading import is_visible
 from .stage import Following, Stage, end_of
 
@@ -34,6 +41,16 @@ class Rescue(Stage):
             if self.seam is not None and not attempts.call.answers:
                 events = [*events[:-1], self._sum_up(end)]
         return await self._next.take(events)
+
+    def prepare(self, answer: Unfinished) -> None:
+        """Prepare the attempt that continues an answer."""
+        attempts = self._attempts
+        target, chat = attempts.failover.target, attempts.request.chat
+        exact = target.continues(chat)
+        rest = continue_request(chat, answer.text, exact=exact)
+        attempts.charges.continue_with(rest)
+        self.seam = Seam(answer, exact=exact, echoes=target.quirks.echoes)
+        attempts.prepare(rest)
 
     def _sum_up(self, end: StreamEnd) -> StreamEnd:
         """Return the end of an answer that nobody continued.
@@ -64,15 +81,11 @@ class Rescue(Stage):
         wait_s = attempts.failover.next_part(error)
         if wait_s is None:
             return False
-        target = attempts.failover.target
-        exact = target.continues(chat)
-        rest = continue_request(chat, answer.text, exact=exact)
         charges.follow(failed, end, events)
-        charges.continue_with(rest)
         self._failure = self._failure or error
-        reply, self.seam = failed.reply(), Seam(answer, exact=exact, echoes=target.quirks.echoes)
-        attempts.prepare(rest)
-        then = f"{target.name!r} continues the answer"
+        reply = failed.reply()
+        self.prepare(answer)
+        then = f"{attempts.call.target.name!r} continues the answer"
         attempts.report_failed(failed, error, wait_s=wait_s, then=then, reply=reply)
         await self._next.take([*kept, Notice("rescue", f"{error.message}; {then}")])
         return True

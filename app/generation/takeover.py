@@ -1,0 +1,139 @@
+"""Takeover: this relay goes on with the streams of dead ones, on routes with `takeover`.
+
+An answer that its provider stores is read again, from its beginning, and goes on where the log
+ends. Any other one is continued as if its provider had died, if the route has `rescue`; if it had
+not begun, it is asked for again. What cannot be taken over ends as `producer_lost`.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from ..dialects.reading.open_blocks import OpenBlocks
+from ..errors import RelayError
+from ..eventlog.stream_info import StreamInfo
+from ..eventlog.takeover import Orphan
+from ..events import Event, Notice, StreamTarget
+from ..ledger.accounts import Grant
+from ..policies.admission import LOCAL
+from ..requests import ChatRequest, Rest
+from ..upstreams.routes import Route
+from ..upstreams.targets import Target
+from .continuation import find_unfinished, has_room, may_be_continued
+from .parts import Parts
+from .runs import Runs
+from .shutdown import Shutdown
+from .start_options import StartOptions
+from .taken import Taken
+
+MOST_TAKEOVERS: Final = 3
+"""How often a stream is taken over: its request may be what kills relays."""
+
+log = structlog.get_logger("seseragi.generation")
+
+
+class _Stored(msgspec.Struct, omit_defaults=True):
+    """What a stream's log has of its request. New fields need a default."""
+
+    chat: ChatRequest
+    linger_s: float | None = None
+    headers: Mapping[str, str] = {}
+    metadata: dict[str, str] | None = None
+
+
+def _rest(kind: type, value: Any) -> Any:
+    return Rest(value) if kind is Rest else value
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Stored, dec_hook=_rest).decode
+
+
+def pack_request(chat: ChatRequest, options: StartOptions) -> bytes:
+    """Pack what another relay needs to go on with the answer to a request."""
+    metadata = None if options.metadata is None else dict(options.metadata)
+    return _encode(_Stored(chat, options.linger_s, options.headers, metadata))
+
+
+class Takeovers:
+    """Goes on with orphaned streams that the log offers to `heir`."""
+
+    def __init__(self, parts: Parts, runs: Runs, shutdown: Shutdown) -> None:
+        self._parts = parts
+        self._runs = runs
+        self._shutdown = shutdown
+
+    def heir(self, orphan: Orphan) -> Callable[[], None] | None:
+        """See `eventlog.takeover.Heir`."""
+        info, parts = orphan.info, self._parts
+        age_s = max(0.0, parts.clock.wall() - orphan.started_at)
+        if self._shutdown.draining or age_s >= parts.limits.total_timeout_s:
+            return None
+        if sum(_is_takeover(event) for event in orphan.events) >= MOST_TAKEOVERS:
+            return None
+        try:
+            stored = _decode(info.takeover)
+            route = parts.upstreams.resolve(info.route)
+            parts.admission.check_streams(LOCAL)
+        except (RelayError, msgspec.MsgspecError) as error:
+            log.warning("stream cannot be taken over", stream=info.id, error=str(error)[:300])
+            return None
+        checked = parts.hooks is not None and parts.hooks.of(route.name, "answer")
+        if not route.takeover or route.stages or checked:
+            return None
+        chat = stored.chat
+        if info.reserve is not None and orphan.granted is not None:
+            chat = parts.reservations.clamp(chat, info.reserve, Grant(orphan.granted))
+        found = self._find_way(route, chat, info, orphan, age_s)
+        if found is None:
+            return None
+        route, taken = found
+        options = StartOptions(
+            linger_s=stored.linger_s,
+            metadata=stored.metadata,
+            client_format=info.client_format,
+            headers=stored.headers,
+        )
+        return partial(self._runs.go_on, info, chat, options, route=route, taken=taken)
+
+    def _find_way(
+        self, route: Route, chat: ChatRequest, info: StreamInfo, orphan: Orphan, age_s: float
+    ) -> tuple[Route, Taken] | None:
+        """Return how an answer goes on, and at which targets; None if it does not."""
+        events = orphan.events
+        attempts = [one for one in events if isinstance(one, StreamTarget)]
+        taken = Taken(events, age_s, attempts=max(1, len(attempts)), begun=bool(attempts))
+        last = attempts[-1] if attempts else None
+        target = None if last is None else _find_target(route, chat, last)
+        if last is not None:
+            taken = taken._replace(attempts=last.attempt, first=1 + events.index(last))
+            if len(attempts) == 1 and last.upstream_id and target and target.can_be_read_again:
+                route = self._parts.upstreams.with_targets(route, (target,))
+                return route, taken._replace(answer=last.upstream_id)
+        if not (route.rescue and may_be_continued(chat)):
+            return None
+        answer = find_unfinished(events)
+        if answer is None or not has_room(chat, answer.text):
+            return None
+        name = route.targets[0].name if last is None else f"{last.upstream}/{last.model}"
+        blocks = OpenBlocks()
+        for event in events:
+            blocks.note(event)
+        charge = self._parts.settlements.charge(
+            name, blocks.usage, request=info.reserve, written=events[taken.first :]
+        )
+        return route, taken._replace(unfinished=answer if last else None, charge=charge)
+
+
+def _is_takeover(event: Event) -> bool:
+    return isinstance(event, Notice) and event.code == "takeover"
+
+
+def _find_target(route: Route, chat: ChatRequest, last: StreamTarget) -> Target | None:
+    """Return the target that has answered, as far as the log tells."""
+    found = [one for one in route.targets if one.for_request(chat).upstream.name == last.upstream]
+    named = [one for one in found if one.model == last.model]
+    return next(iter([*named, *found]), None)
