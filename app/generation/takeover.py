@@ -5,7 +5,7 @@ ends. Any other one is continued as if its provider had died, if the route has `
 not begun, it is asked for again. What cannot be taken over ends as `producer_lost`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -14,9 +14,8 @@ import structlog
 
 from ..dialects.reading.open_blocks import OpenBlocks
 from ..errors import RelayError
-from ..eventlog.stream_info import StreamInfo
 from ..eventlog.takeover import Orphan
-from ..events import Event, Notice, StreamTarget
+from ..events import Notice, StreamTarget
 from ..ledger.accounts import Grant
 from ..policies.admission import LOCAL
 from ..requests import ChatRequest, Rest
@@ -24,6 +23,7 @@ from ..upstreams.routes import Route
 from ..upstreams.targets import Target
 from .continuation import find_unfinished, has_room, may_be_continued
 from .parts import Parts
+from .run import TAKEN_OVER
 from .runs import Runs
 from .shutdown import Shutdown
 from .start_options import StartOptions
@@ -32,10 +32,13 @@ from .taken import Taken
 MOST_TAKEOVERS: Final = 3
 """How often a stream is taken over: its request may be what kills relays."""
 
+_SECOND = frozenset((TAKEN_OVER.code, "rescue", "hedge"))
+"""Notices of a second call: no more than that one is reserved."""
+
 log = structlog.get_logger("seseragi.generation")
 
 
-class _Stored(msgspec.Struct, omit_defaults=True):
+class StoredRequest(msgspec.Struct, omit_defaults=True):
     """What a stream's log has of its request. New fields need a default."""
 
     chat: ChatRequest
@@ -49,13 +52,22 @@ def _rest(kind: type, value: Any) -> Any:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Stored, dec_hook=_rest).decode
+_decode = msgspec.msgpack.Decoder(StoredRequest, dec_hook=_rest).decode
 
 
 def pack_request(chat: ChatRequest, options: StartOptions) -> bytes:
     """Pack what another relay needs to go on with the answer to a request."""
     metadata = None if options.metadata is None else dict(options.metadata)
-    return _encode(_Stored(chat, options.linger_s, options.headers, metadata))
+    return _encode(StoredRequest(chat, options.linger_s, options.headers, metadata))
+
+
+def unpack_request(packed: bytes) -> StoredRequest:
+    """Do the reverse.
+
+    Raises:
+        ValueError: it cannot be read, as that of a later version.
+    """
+    return _decode(packed)
 
 
 class Takeovers:
@@ -72,13 +84,14 @@ class Takeovers:
         age_s = max(0.0, parts.clock.wall() - orphan.started_at)
         if self._shutdown.draining or age_s >= parts.limits.total_timeout_s:
             return None
-        if sum(_is_takeover(event) for event in orphan.events) >= MOST_TAKEOVERS:
+        notices = [event.code for event in orphan.events if isinstance(event, Notice)]
+        if notices.count(TAKEN_OVER.code) >= MOST_TAKEOVERS:
             return None
         try:
-            stored = _decode(info.takeover)
+            stored = unpack_request(info.takeover)
             route = parts.upstreams.resolve(info.route)
             parts.admission.check_streams(LOCAL)
-        except (RelayError, msgspec.MsgspecError) as error:
+        except (RelayError, ValueError) as error:
             log.warning("stream cannot be taken over", stream=info.id, error=str(error)[:300])
             return None
         checked = parts.hooks is not None and parts.hooks.of(route.name, "answer")
@@ -87,7 +100,7 @@ class Takeovers:
         chat = stored.chat
         if info.reserve is not None and orphan.granted is not None:
             chat = parts.reservations.clamp(chat, info.reserve, Grant(orphan.granted))
-        found = self._find_way(route, chat, info, orphan, age_s)
+        found = self._find_way(route, chat, orphan, age_s=age_s, notices=notices)
         if found is None:
             return None
         route, taken = found
@@ -100,7 +113,13 @@ class Takeovers:
         return partial(self._runs.go_on, info, chat, options, route=route, taken=taken)
 
     def _find_way(
-        self, route: Route, chat: ChatRequest, info: StreamInfo, orphan: Orphan, age_s: float
+        self,
+        route: Route,
+        chat: ChatRequest,
+        orphan: Orphan,
+        *,
+        age_s: float,
+        notices: Sequence[str],
     ) -> tuple[Route, Taken] | None:
         """Return how an answer goes on, and at which targets; None if it does not."""
         events = orphan.events
@@ -113,7 +132,7 @@ class Takeovers:
             if len(attempts) == 1 and last.upstream_id and target and target.can_be_read_again:
                 route = self._parts.upstreams.with_targets(route, (target,))
                 return route, taken._replace(answer=last.upstream_id)
-        if not (route.rescue and may_be_continued(chat)):
+        if not (route.rescue and may_be_continued(chat) and _SECOND.isdisjoint(notices)):
             return None
         answer = find_unfinished(events)
         if answer is None or not has_room(chat, answer.text):
@@ -123,13 +142,9 @@ class Takeovers:
         for event in events:
             blocks.note(event)
         charge = self._parts.settlements.charge(
-            name, blocks.usage, request=info.reserve, written=events[taken.first :]
+            name, blocks.usage, request=orphan.info.reserve, written=events[taken.first :]
         )
         return route, taken._replace(unfinished=answer if last else None, charge=charge)
-
-
-def _is_takeover(event: Event) -> bool:
-    return isinstance(event, Notice) and event.code == "takeover"
 
 
 def _find_target(route: Route, chat: ChatRequest, last: StreamTarget) -> Target | None:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.pure
 GRID = """
            started attempt hedge  won    continuation retry visible   end     stop    refused placed lost
 reserved   begun   -       -      -      -            -     -         -       ending  ending  -      ended
-begun      -       trying  -      -      -            -     -         -       ending  ending  -      -
+begun      -       trying  -      -      continuing   -     -         -       ending  ending  -      -
 trying     -       -       racing trying -            begun committed placing ending  ending  -      -
 racing     -       -       -      trying -            -     -         -       ending  ending  -      -
 committed  -       -       -      -      continuing   -     -         placing ending  ending  -      -

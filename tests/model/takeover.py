@@ -5,9 +5,9 @@ that takes none is paused, as long as it likes, also beyond its lease. Commands 
 for as long, so that Redis runs them late, and answers may be lost. Redis runs one script at a time.
 It loses nothing here: what a failover forgets is a matter of tests with faults.
 
-`APPEND`, `RENEW` and `END` are those of `app/eventlog/redis/scripts.py`. `TAKE` is to be built: with
-it another replica does not end a dead relay's stream, but goes on with it. The rules for both; the
-search shows for each what happens without it:
+`APPEND`, `RENEW`, `END` and `TAKE` are those of `app/eventlog/redis/scripts.py`. By `TAKE` another
+replica does not end a dead relay's stream, but goes on with it. The rules for both; the search
+shows for each what happens without it:
 
 - `fence`: APPEND and RENEW compare the owner and the epoch, and change nothing if one differs.
 - `epoch`: each TAKE and END raises the epoch, also for a process that owned the stream before.
@@ -16,8 +16,8 @@ search shows for each what happens without it:
   and after it the fence refuses it.
 - `unchanged`: TAKE and END compare the epoch and the last event with what was read before, since
   the closing events, or the request to go on with, were made from that.
-- `gap`: who comes next begins beyond all numbers that the owner before may have shown to its own
-  readers while Redis was away (`Ending`, `STRIDE`).
+- `wait`: an owner shows its readers nothing that Redis lacks, also while Redis is away: who comes
+  next goes on with the next number.
 - `skip`: APPEND skips the events that Redis has already, since what was not answered is sent again.
 - `settle`: the script that stores the end settles.
 - `stop`: TAKE refuses a stream that somebody has stopped, which is ended instead.
@@ -28,10 +28,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-RULES = ("fence", "epoch", "lease", "unchanged", "gap", "skip", "settle", "stop", "answer")
+RULES = ("fence", "epoch", "lease", "unchanged", "wait", "skip", "settle", "stop", "answer")
 
 GAP = 10
-"""Numbers between those of two epochs: more than one producer uses."""
+"""How far beyond all numbers of producers an `END` begins (`STRIDE`)."""
 
 EVENTS = 2
 """The events of one producer, with its end."""
@@ -176,20 +176,19 @@ class Takeover:
             if not state.lease or self._without == "lease":
                 read = replica._replace(read=(state.epoch, _last(state.log)))
                 yield "reads the stream", _with(state, at, read)
-        elif not replica.sent:
+        elif len(replica.sent) < self._size.sent:
             yield from self._claim(state, at, replica)
 
     def _produce(self, state: State, at: int, replica: Replica) -> Iterator[tuple[str, State]]:
         made = replica.made
         if not made or not made[-1].end:
             end = replica.stopped or len(made) == EVENTS - 1
-            gap = 0 if self._without == "gap" else GAP * (replica.epoch - 1)
-            number = max(gap, replica.base) + len(made) + 1
+            number = replica.base + len(made) + 1
             event = Event(number, replica.claim, end, replica.base)
             more = replica._replace(made=(*made, event))
             yield ("makes the end" if end else "makes an event"), _with(state, at, more)
         unseen = [event for event in made[replica.acked :] if event not in state.shown]
-        if unseen and (replica.acked or replica.claim > 1):
+        if self._without == "wait" and unseen and (replica.acked or replica.claim > 1):
             shown = state._replace(shown=state.shown | {unseen[0]})
             yield "shows what Redis does not have yet, which is away", shown
         command = Command("APPEND", replica.epoch, made[replica.acked :])
@@ -201,8 +200,8 @@ class Takeover:
     def _claim(self, state: State, at: int, replica: Replica) -> Iterator[tuple[str, State]]:
         epoch, last = replica.read or (0, 0)
         for name in ("TAKE", "END") if state.claims < self._size.claims else ("END",):
-            sent = replica._replace(sent=(Command(name, epoch, (), last),))
-            after = _with(state, at, sent)
+            sent = (*replica.sent, Command(name, epoch, (), last))
+            after = _with(state, at, replica._replace(sent=sent))
             if name == "TAKE" and self._without == "answer":
                 after = after._replace(called=after.called + 1)
             yield f"sends {name}", after
@@ -289,8 +288,7 @@ class Takeover:
         )
         if takes:
             return claimed, "ok"
-        gap = 0 if self._without == "gap" else GAP * state.epoch
-        number = max(gap, _last(state.log)) + 1
+        number = GAP + _last(state.log)
         end = Event(number, claimed.claims, end=True, base=command.last)
         settled = state.settled + (self._without != "settle")
         return claimed._replace(log=(*state.log, end), ended=True, settled=settled), "ok"

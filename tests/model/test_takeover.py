@@ -8,7 +8,7 @@ from tests.model.search import STUCK, search
 from tests.model.takeover import RULES, Size, State, Takeover
 
 SMALL = Size(claims=2, sent=1, stops=False)
-"""With one claim after the first, and an end by yet another process: some 40,000 states."""
+"""With one claim after the first, and an end by yet another process: some 10,000 states."""
 
 USUAL = Size(claims=2, sent=2)
 
@@ -17,7 +17,7 @@ def test_all_invariants_hold_and_each_stream_can_end() -> None:
     found = search(Takeover(SMALL))
 
     assert found.broken is None, found.broken
-    assert found.states > 10_000  # or hardly anything happens
+    assert found.states > 9_000  # or hardly anything happens
 
 
 @pytest.mark.proving
@@ -30,10 +30,10 @@ def test_all_invariants_hold_with_more_commands_on_their_way_and_stops(size: Siz
 
 BROKEN = {
     "fence": "after a claim nothing of an earlier one",
-    "epoch": "an id names one content",
+    "epoch": "after a claim nothing of an earlier one",
     "lease": "who keeps its lease keeps its stream",
     "unchanged": "who goes on has read all before",
-    "gap": "an id names one content",
+    "wait": "an id names one content",
     "skip": "numbers grow",
     "settle": "settled once, with the end",
     "stop": "no call after a stop",

@@ -6,9 +6,11 @@ answer that nobody reads goes on, and costs once.
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -26,8 +28,14 @@ from app.testing.upstream import (
     serve_upstream,
     wait,
 )
-from tests.replicas.processes import Reader, Replica, browser, start
-from tests.serving import HELLO
+from tests.replicas.processes import (
+    Reader,
+    Replica,
+    browser,
+    children,
+    holds_connection,
+    start,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.proving
@@ -75,6 +83,9 @@ class Storing:
         self.cancelled = 0
         self._keeps = keeps
         upstream.choose, upstream.choose_models = self._post, self._get
+
+    def was_read(self, times: int) -> bool:
+        return len(self.reads) == times
 
     def _post(self, call: Call) -> Sequence[Step]:
         if call.path.endswith("/cancel"):
@@ -257,3 +268,166 @@ async def test_an_answer_outlives_the_only_relay_over_sqlite(tmp_path):
     assert "completed" == reader.end["status"]
     assert has_no_gap(reader)
     assert (1, 0) == (provider.posts, provider.cancelled)
+
+
+async def test_an_answer_that_is_not_handed_out_again_is_continued(redis, tmp_path):
+    log = f"{redis.url}?lease_s={LEASE_S}"
+    tables = (STORED, RESCUED)
+    async with (
+        replicas_of(2, tmp_path, log, *tables) as ((one, other), upstream),
+        browser() as client,
+    ):
+        provider = Storing(upstream, keeps=False)
+        stream = await start(client, one, "r")
+        reader = Reader(client, stream)
+        reading = await read_some(reader, one, 20)
+        await one.kill()
+        await reading
+        provider.events = stored_answer()[-3:]
+        await reader.read_all([other])
+
+    assert ["takeover", "rescue"] == notices(reader)
+    assert "completed" == reader.end["status"]
+    assert TEXT.startswith(text_of(reader)[:40])
+    assert (2, 1) == (provider.posts, len(provider.reads))
+
+
+async def test_an_answer_is_continued_once(redis, tmp_path):
+    """The second death ends it: a third call was not reserved."""
+    log = f"{redis.url}?lease_s={LEASE_S}"
+    async with (
+        replicas_of(3, tmp_path, log, PLAIN, RESCUED) as ((one, *others), upstream),
+        browser() as client,
+    ):
+        provider = Talking(upstream)
+        stream = await start(client, one, "r")
+        reader = Reader(client, stream)
+        reading = await read_some(reader, one, 10)
+        await one.kill()
+        await reading
+        await until(lambda: len(provider.asked) == 2, limit_s=20)
+        (second,) = [each for each in others if holds_connection(each.pid, upstream.port)]
+        (third,) = [each for each in others if each is not second]
+        reading = await read_some(reader, third, len(reader.seen) + 8)
+        await second.kill()
+        await reading
+        await reader.read_all([third])
+
+    assert TEXT.startswith(text_of(reader))
+    assert ["takeover"] == notices(reader)
+    assert "interrupted" == reader.end["status"]
+    assert 2 == len(provider.asked)
+
+
+async def test_an_answer_that_nobody_hands_out_again_fails(redis, tmp_path):
+    log = f"{redis.url}?lease_s={LEASE_S}"
+    async with (
+        replicas_of(2, tmp_path, log, STORED, ROUTE) as ((one, other), upstream),
+        browser() as client,
+    ):
+        provider = Storing(upstream, keeps=False)
+        stream = await start(client, one, "r")
+        reader = Reader(client, stream)
+        reading = await read_some(reader, one, 20)
+        await one.kill()
+        await reading
+        await reader.read_all([other])
+
+    assert ["takeover"] == notices(reader)
+    assert ("failed", "upstream_unavailable") == (reader.end["status"], reader.end["error"]["code"])
+    assert "text.end" == json.loads(reader.seen[-2].data)["type"]
+    assert has_no_gap(reader)
+    assert 1 == provider.posts
+
+
+async def test_a_stream_whose_relays_die_again_and_again_ends(tmp_path):
+    """Over SQLite, by the relay that is started again: its request may be what kills relays."""
+    log = f"sqlite:///{tmp_path}/log.db"
+    async with (
+        replicas_of(1, tmp_path, log, STORED, ROUTE) as ((one,), upstream),
+        browser() as client,
+    ):
+        provider = Storing(upstream)
+        stream = await start(client, one, "r")
+        reader = Reader(client, stream)
+        for number in range(1, 5):
+            reading = await read_some(reader, one, len(reader.seen) + 4)
+            await until(partial(provider.was_read, number - 1))
+            await one.kill()
+            await reading
+            await one.start()
+        await reader.read_all([one])
+
+    assert ["takeover"] * 3 == notices(reader)
+    assert ("interrupted", "producer_lost") == (
+        reader.end["status"],
+        reader.end["error"]["code"],
+    )
+    assert 3 == len(provider.reads)
+
+
+async def test_a_worker_goes_on_with_the_streams_of_another(tmp_path):
+    log = f"sqlite:///{tmp_path}/log.db"
+    async with (
+        replicas_of(1, tmp_path, log, STORED, ROUTE, workers=2) as ((one,), upstream),
+        browser() as client,
+    ):
+        provider = Storing(upstream)
+        stream = await start(client, one, "r")
+        await until(lambda: provider.posts == 1)
+        (owner,) = [pid for pid in children(one.pid) if holds_connection(pid, upstream.port)]
+        reader = Reader(client, stream)
+        reading = asyncio.create_task(reader.read_all([one]))
+        await reader.has_seen(20)
+        os.kill(owner, signal.SIGKILL)
+        await reading
+
+    assert TEXT == text_of(reader)
+    assert ["takeover"] == notices(reader)
+    assert "completed" == reader.end["status"]
+    assert has_no_gap(reader)
+    assert 1 == provider.posts
+
+
+async def test_a_stream_that_is_stopped_is_not_taken_over(redis, tmp_path):
+    log = f"{redis.url}?lease_s={LEASE_S}"
+    async with (
+        replicas_of(2, tmp_path, log, STORED, ROUTE) as ((one, other), upstream),
+        browser() as client,
+    ):
+        provider = Storing(upstream)
+        stream = await start(client, one, "r")
+        reader = Reader(client, stream)
+        reading = await read_some(reader, one, 20)
+        await one.kill()
+        await reading
+        await client.post(f"{other.url}/v1/streams/{stream}/cancel")
+        await reader.read_all([other])
+
+    assert "interrupted" == reader.end["status"]
+    assert [] == provider.reads
+
+
+async def test_readers_wait_for_a_redis_that_is_away_and_lose_nothing(redis, tmp_path):
+    """What Redis has lost is written again by the relay that lives; nobody else may go on."""
+    log = f"{redis.url}?lease_s={4 * LEASE_S}"
+    async with (
+        replicas_of(2, tmp_path, log, STORED, ROUTE) as ((one, other), upstream),
+        browser() as client,
+    ):
+        provider = Storing(upstream)
+        stream = await start(client, one, "r")
+        reader = Reader(client, stream)
+        reading = await read_some(reader, one, 10)
+        redis.kill()
+        seen = len(reader.seen)
+        await asyncio.sleep(0.5)
+        assert len(reader.seen) <= seen + 2  # what was on its way
+        redis.start()
+        await reading
+        await reader.read_all([one, other])
+
+    assert TEXT == text_of(reader)
+    assert ([], "completed") == (notices(reader), reader.end["status"])
+    assert has_no_gap(reader)
+    assert (1, []) == (provider.posts, provider.reads)

@@ -134,6 +134,7 @@ class Owner:
         """Whether it refuses them because its memory is full."""
 
     def open(self) -> None:
+        self._renewed_at = asyncio.get_running_loop().time()
         self._tasks = Supervisor()
         self._tasks.keep("redis writer", self._keep_writing, on_failure=self._fail_writing)
         self._tasks.keep(

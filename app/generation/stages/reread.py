@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...errors import RelayError, UpstreamError
+from ...errors import UpstreamError
 from ...eventlog.recovery import LOST, closing_events
 from ...events import (
     Event,
@@ -53,7 +53,13 @@ class Reread(Stage):
         """See `EventSink`."""
         if self.push is not refuse:
             return await self._next.take(events)
-        new, end = self._find_new(events), end_of(events)
+        end = end_of(events)
+        try:
+            new = self._find_new(events)
+        except _Differs:
+            if end is None or end.status == "completed":
+                raise
+            return await self._close(end)  # it had not come so far: these close its blocks
         if self._due:
             return end is None or await self._close(end)
         self.push = self._next.push
@@ -63,7 +69,7 @@ class Reread(Stage):
     async def _close(self, end: StreamEnd) -> bool:
         """End an answer that ended before it came to what the log has."""
         if end.status == "completed":
-            raise _differs()
+            raise _Differs
         error = LOST if end.error is None else end.error
         *blocks, _ = closing_events(self._logged, status=end.status, error=error)
         return await self._next.take([*blocks, end])
@@ -84,20 +90,20 @@ class Reread(Stage):
         while self._due:
             known = self._due.popleft()
             if type(known) is not type(event):
-                raise _differs()
+                raise _Differs
             if field is None:
                 if event != known and not isinstance(event, ProviderData):
-                    raise _differs()
+                    raise _Differs
                 return []
             text, before = getattr(event, field), getattr(known, field)
             if _other(event, field) != _other(known, field):
-                raise _differs()
+                raise _Differs
             if before.startswith(text):
                 if rest := before[len(text) :]:
                     self._due.appendleft(msgspec.structs.replace(known, **{field: rest}))
                 return []
             if not text.startswith(before):
-                raise _differs()
+                raise _Differs
             event = msgspec.structs.replace(event, **{field: text[len(before) :]})
         return [event]
 
@@ -107,8 +113,9 @@ def _other(event: Event, field: str) -> Any:
     return msgspec.structs.replace(event, **{field: ""})
 
 
-def _differs() -> RelayError:
-    return UpstreamError(
-        "upstream_invalid_response",
-        "the relay stopped before the answer was complete, and its provider has stored another one",
-    )
+class _Differs(UpstreamError):
+    def __init__(self) -> None:
+        super().__init__(
+            "upstream_invalid_response",
+            "the relay stopped before the answer was complete, and its provider has stored another",
+        )
