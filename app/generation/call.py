@@ -38,6 +38,7 @@ from ..upstreams.http import (
 )
 from ..upstreams.http_call import HttpCall
 from ..upstreams.targets import Refit, Target
+from ..upstreams.transport import sent_at
 from .reading import Body, EventSink, Reading, Watch
 from .resuming import ResumableDecoder, Resumption
 from .settlement import FREE, Billing
@@ -355,6 +356,9 @@ class Call(TargetCall, kw_only=True, eq=False):
             except asyncio.CancelledError as left:
                 self.billable = self.may_bill(left)
                 raise
+            finally:
+                if self.deadlines is not None:
+                    self.deadlines.sent_at = max(self.deadlines.sent_at, sent_at.get())
         if refit is not None:
             self._notices = [*self._notices, *self.target.learn(refit)]
         if self.is_last:

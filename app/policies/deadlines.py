@@ -47,7 +47,7 @@ class Silence(NamedTuple):
     seconds: float
     """The sum of all pauses of `QUIET_S` and longer, including that before the first piece."""
     elapsed_s: float
-    """The time since the call."""
+    """The time since the request was sent."""
 
 
 class Deadlines:
@@ -78,7 +78,8 @@ class Deadlines:
         self._seen_event = False
         self.longest_gap_s = 0.0
         """The longest gap between two pieces of the answer."""
-        self._called_at = now
+        self.sent_at = now
+        """When the request was sent; before, no model can have generated anything."""
         self.taken = False
         """Whether the upstream has accepted the request: the head of its reply arrived."""
         self._first_event_at = now
@@ -114,9 +115,9 @@ class Deadlines:
     def silence(self, now: float) -> Silence:
         """Return the time without visible output, such as while a model thinks invisibly.
 
-        It counts from the call: a host may send the head of a reply with its first token.
+        It counts from the request: a host may send the head of a reply with its first token.
         """
-        since = self._called_at
+        since = self.sent_at
         pauses = [(self._first_event_at if self._seen_event else now) - since]
         if self._seen_event and self._finished_at is None:
             pauses.append(now - self._event_at)

@@ -171,6 +171,9 @@ with TLS takes some 40 KiB."""
 reused: ContextVar[bool | None] = ContextVar("reused", default=None)
 """Whether this task's connection was reused; None before it has one."""
 
+sent_at: ContextVar[float] = ContextVar("sent_at", default=0.0)
+"""When this task's last call got its connection, by the clock of the event loop."""
+
 owner: ContextVar[str] = ContextVar("owner", default="")
 """The owner for whom this task works. Each one has free connections of its own: an upstream that
 answers twice shifts the answers of all later requests on a connection by one."""
@@ -214,12 +217,13 @@ class Transport(httpx2.AsyncBaseTransport):
                 raise httpx2.ConnectTimeout("no connection in time") from None
             reused.set(False)
             connection.on_free = partial(self._keep, pool) if keeps else Connection.close
-        sent_at = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        sent_at.set(now)
         try:
             head, body = await connection.exchange(request, call.content)
         except Disconnected:
             if reused.get():
-                self._drop_free(url.origin, since=sent_at)
+                self._drop_free(url.origin, since=now)
             raise
         return HttpReply(head.status, head.headers, body)
 

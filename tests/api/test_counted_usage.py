@@ -39,7 +39,10 @@ from app.testing.upstream import (
     text,
     wait,
 )
+from app.upstreams.connection import Connection
+from app.upstreams.http_call import Origin
 from app.upstreams.presets import PRESETS
+from app.upstreams.transport import Connector
 from tests.api.asking import Started, altering
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, chat, serve_relay, text_so_far
@@ -306,6 +309,26 @@ async def test_who_leaves_while_a_model_thinks_pays_for_that(
     assert cost_of((used["input_tokens"], used["output_tokens"], True)) == nano(result["cost"])
     assert before + nano(result["cost"]) == state.day.nano_usd
     assert 0 == state.day.held_nano_usd
+
+
+@pytest.mark.parametrize("end", ["cut", "left"])
+async def test_the_wait_for_a_connection_is_no_hidden_output(monkeypatch, end):
+    clock = Clock(monkeypatch)
+    connect = Connector.connect
+
+    async def connect_late(self: Connector, origin: Origin) -> Connection:
+        await clock.pass_(4)
+        return await connect(self, origin)
+
+    monkeypatch.setattr(Connector, "connect", connect_late)
+    async with serve_upstream() as upstream, serve_priced(upstream) as relay:
+        upstream.script = [*BEGUN, Reset() if end == "cut" else Hold()]
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            stream = response.headers["stream-id"]
+            await text_so_far(relay, stream, SAID)
+            used = (await relay.client.post(f"/v1/streams/{stream}/cancel")).json()["usage"]
+
+    assert (INPUT, 10, True) == (used["input_tokens"], used["output_tokens"], used["estimated"])
 
 
 STATED = USAGE.replace('"usage":{', '"usage":{"cost":0.000669,"is_byok":false,')

@@ -57,6 +57,15 @@ def test_pauses_are_quiet_but_not_the_pace_of_tokens_nor_the_wait_for_the_end():
     assert (7 + 2.6, 15) == deadlines.silence(15)
 
 
+def test_silence_counts_from_the_request():
+    deadlines = Deadlines(LIMITS, now=0)
+    deadlines.sent_at = 4
+
+    assert (0, 0.5) == deadlines.silence(4.5)
+    deadlines.on_bytes(6, events=True, finished=False)
+    assert (2, 2.5) == deadlines.silence(6.5)
+
+
 def test_total_time_is_the_last_word():
     deadlines = Deadlines(LIMITS, now=0)
     deadlines.on_bytes(995, events=True, finished=False)
