@@ -316,7 +316,7 @@ class Watch:
         self._check()
 
     def _check(self) -> None:
-        if self._paused:
+        if self._paused or self._timeout.expired():
             return
         when, now = self._deadlines.next(), self._loop.time()
         if when > now:
