@@ -1,17 +1,22 @@
 """The log in a real redis-server: the contract, at the producer and at another process."""
 
 import asyncio
+from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
+from app.eventlog.redis.link import Away
+from app.eventlog.redis.scripts import APPEND, Script
 from tests.eventlog.accounts_contract import *  # noqa: F403
 from tests.eventlog.broadcast_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, START, Elsewhere, code_of, deltas, ended
 from tests.eventlog.creating import create
-from tests.eventlog.redis_logs import opened
+from tests.eventlog.redis_logs import opened, pair
 from tests.eventlog.rows_contract import *  # noqa: F403
 from tests.eventlog.rows_contract import QUEUES
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -84,3 +89,41 @@ async def test_pushed_events_are_written_without_an_append(server):
             assert event_log.push("st_1", deltas(f"{number}"))
             read = await event_log.read("st_1", 1 + number, timeout_s=30)
             assert deltas(f"{number}") == list(read)
+
+
+@pytest.mark.parametrize("how", ["here", "elsewhere", "unheard"])
+async def test_an_end_that_is_removed_before_it_is_acknowledged_counts(server, how):
+    async with pair(server.url) as (first, second):
+        await create(first, "st_1")
+        await first.append("st_1", [START])
+        run, removed = first._owner._link.run, asyncio.Event()
+
+        async def acknowledge_late(done: Awaitable[Any]) -> Any:
+            reply = await done
+            await removed.wait()
+            if how == "unheard":
+                first._owner.rewrite()
+                raise Away
+            return reply
+
+        def run_late(script: Script, *arguments: Any) -> Any:
+            done = run(script, *arguments)
+            late = script is APPEND and not removed.is_set()
+            return asyncio.create_task(acknowledge_late(done)) if late else done
+
+        first._owner._link.run = run_late  # type: ignore[method-assign]
+        ending = asyncio.create_task(first.append("st_1", [END]))
+
+        async def is_ended() -> bool:
+            return (await second.state("st_1")).ended
+
+        await until(is_ended)
+        if how == "unheard":
+            second._tell = lambda *_: None  # type: ignore[method-assign]
+        await (first if how == "here" else second).delete("st_1")
+        if how == "elsewhere":
+            await until(lambda: "st_1" not in first._owner.streams)
+        removed.set()
+        placed = await asyncio.wait_for(ending, 20)
+
+        assert placed is None or not placed.cancelled()

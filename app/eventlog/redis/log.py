@@ -432,9 +432,11 @@ class RedisLog(EventLog):
             return self._owner.abandon(local)
         while (found := await self._delete(stream)) == 0:
             pass  # it has begun meanwhile, which happens once
-        self._drop(stream)
+        has_end = bool(found) and not found[1]
+        self._drop(stream, has_end=has_end)
         if found:
-            self._tell(found[0].decode(errors="replace"), "gone", stream)
+            what = "ended and gone" if has_end else "gone"
+            self._tell(found[0].decode(errors="replace"), what, stream)
 
     async def _delete(self, stream: str) -> Any:
         """Remove a stream and settle it; return the reply of DELETE."""
@@ -472,9 +474,9 @@ class RedisLog(EventLog):
         times = {"started_at": state.started_at, "ended_at": self._wall()}
         return orphan_of(info, events, REMOVED, **times)
 
-    def _drop(self, stream: str) -> None:
-        """Drop a removed stream from memory."""
-        self._owner.drop(stream)
+    def _drop(self, stream: str, *, has_end: bool) -> None:
+        """Drop a removed stream from memory; `has_end`: it had ended."""
+        self._owner.drop(stream, has_end=has_end)
         self._tails.stop(stream)
 
     def _tell(self, owner: str, what: str, stream: str) -> None:
@@ -482,8 +484,8 @@ class RedisLog(EventLog):
         self._link.run(TELL, [inbox_key(owner)], INBOX_MESSAGES, INBOX_MS, what, stream)
 
     def _on_message(self, what: str, stream: str) -> None:
-        if what == "gone":
-            self._drop(stream)
+        if what in ("gone", "ended and gone"):
+            self._drop(stream, has_end=what != "gone")
         self._on_stop(stream, "operator" if what == "operator" else "user")
 
     def running(self) -> Collection[str]:

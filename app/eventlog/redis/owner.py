@@ -349,14 +349,15 @@ class Owner:
         if self._link.away or self.refused:
             self._show_first(local)
 
-    def drop(self, stream: str) -> None:
-        """Drop a removed stream."""
+    def drop(self, stream: str, *, has_end: bool = False) -> None:
+        """Drop a removed stream; `has_end`: Redis had its end, which is settled."""
         local = self.streams.pop(stream, None)
         self._dirty.pop(stream, None)
         self._ended.pop(stream, None)
         if local is not None:
             owner = local.entry.info.owner
-            local.settle(expired(stream, self._lease.retention_s, owner=owner))
+            gone = None if has_end else expired(stream, self._lease.retention_s, owner=owner)
+            local.settle(gone)
         if self._entries.find(stream) is not None:
             self._entries.drop(stream)
 
@@ -502,7 +503,7 @@ class Owner:
         elif what == FENCED:
             self._lose(local, number)
         elif what == GONE:
-            self.drop(local.stream)
+            self.drop(local.stream, has_end=number == 1)
             self._on_stop(local.stream, "user")
 
     def _again(self, local: LocalStream) -> None:

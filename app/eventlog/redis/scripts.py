@@ -16,7 +16,8 @@ field `r` has the stream's info; and `meta`, a hash of
   process may take it over: one that lacks some has another;
 - `stop`: who has asked to stop it;
 - `attended`: until when readers in other processes wait for events, in ms of Redis's clock;
-- `gone`: set if the stream was removed; the hash remains for a while as a mark.
+- `gone`: set if the stream was removed, to the process that had ended it, else 1; the hash remains
+  for a while as a mark.
 
 Each process has a set of the streams that it runs, and a lease in `owners`. Each owner of streams
 has two sorted sets for lists, of running and of ended streams, by their `listing.place`: an ended
@@ -295,7 +296,8 @@ APPEND = _script(
 -- KEYS: meta and log of each stream. ARGV: owner, ttl ms of a running log, of an ended one, of its
 -- meta; then for each stream: epoch, number of the first event, '' or end time and settlement, how
 -- many events, the events.
--- Returns for each stream the number of its last event, or {reply, a number}.
+-- Returns for each stream the number of its last event, or {reply, a number}: of one that was
+-- removed, 1 if this owner had ended it.
 local replies, at = {}, 5
 for i = 1, #KEYS, 2 do
   local meta, log = KEYS[i], KEYS[i + 1]
@@ -304,7 +306,7 @@ for i = 1, #KEYS, 2 do
   local last = tonumber(is[3])
   local reply
   if is[5] then
-    reply = {5, 0}
+    reply = {5, is[5] == ARGV[1] and 1 or 0}
   elseif not is[1] then
     reply = {3, 0}
   elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[at] then
@@ -364,7 +366,7 @@ for i = 1, #KEYS, 2 do
   local is = redis.call('HMGET', KEYS[i], 'owner', 'epoch', 'stop', 'gone', 'kept', 'last',
     'ended', 'who', 'started')
   if is[4] then
-    replies[#replies + 1] = {5, 0}
+    replies[#replies + 1] = {5, is[4] == ARGV[1] and 1 or 0}
   elseif not is[1] then
     replies[#replies + 1] = {3, 0}
   elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[4 + i] then
@@ -628,7 +630,7 @@ if ran and ARGV[3] == '0' then return 0 end
 forget(is[1], KEYS[1])
 unlist(is[3], id_of(KEYS[1]))
 redis.call('DEL', KEYS[1], KEYS[2])
-redis.call('HSET', KEYS[1], 'gone', 1)
+redis.call('HSET', KEYS[1], 'gone', is[4] and is[1] or 1)
 if is[3] then redis.call('HSET', KEYS[1], 'who', is[3]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 settle(id_of(KEYS[1]), ran and ARGV[2])

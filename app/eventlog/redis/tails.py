@@ -51,7 +51,7 @@ class Tails(TailRegistry):
     """All tails of a process.
 
     `link` is for their blocking reads only; `asking` is the shared one. `on_message` receives
-    messages about streams of this process: who stops it, or `gone`. `on_orphan` receives streams
+    messages about streams of this process: who stops it, or that it is `gone`. `on_orphan` receives streams
     whose owner is dead.
     """
 
