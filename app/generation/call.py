@@ -194,6 +194,8 @@ class Call(TargetCall, kw_only=True, eq=False):
                     except RelayError as error:
                         self._provider_message = error.provider_message
                         return self.reading.stop("failed", error)
+                    finally:
+                        deadlines.sent_at = max(deadlines.sent_at, sent_at.get())
                     deadlines.taken, sink = True, open_sink()
                     try:
                         return await self._read(body, sink)
@@ -356,9 +358,6 @@ class Call(TargetCall, kw_only=True, eq=False):
             except asyncio.CancelledError as left:
                 self.billable = self.may_bill(left)
                 raise
-            finally:
-                if self.deadlines is not None:
-                    self.deadlines.sent_at = max(self.deadlines.sent_at, sent_at.get())
         if refit is not None:
             self._notices = [*self._notices, *self.target.learn(refit)]
         if self.is_last:

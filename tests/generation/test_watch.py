@@ -12,14 +12,17 @@ pytestmark = pytest.mark.pure
 LIMITS = Timeouts(total_timeout_s=0.01)
 
 
-async def test_the_first_event_may_come_as_the_last_deadline_expires():
+async def read_as_it_expires() -> None:
     loop = asyncio.get_running_loop()
-    deadlines = Deadlines(LIMITS, now=loop.time())
+    async with asyncio.timeout(None) as timeout:
+        with Watch(Deadlines(LIMITS, now=loop.time()), timeout) as watch:
+            try:
+                await asyncio.sleep(20)
+            except asyncio.CancelledError:
+                watch.note_bytes(events=True, finished=False)
+                raise
+
+
+async def test_the_first_event_may_come_as_the_last_deadline_expires():
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(None) as timeout:
-            with Watch(deadlines, timeout) as watch:
-                try:
-                    await asyncio.sleep(20)
-                except asyncio.CancelledError:
-                    watch.note_bytes(events=True, finished=False)
-                    raise
+        await read_as_it_expires()

@@ -432,10 +432,9 @@ class RedisLog(EventLog):
             return self._owner.abandon(local)
         while (found := await self._delete(stream)) == 0:
             pass  # it has begun meanwhile, which happens once
-        has_end = bool(found) and not found[1]
-        self._drop(stream, has_end=has_end)
+        what = "ended" if found and not found[1] else "gone"
+        self._drop(stream, has_end=what == "ended")
         if found:
-            what = "ended and gone" if has_end else "gone"
             self._tell(found[0].decode(errors="replace"), what, stream)
 
     async def _delete(self, stream: str) -> Any:
@@ -484,8 +483,8 @@ class RedisLog(EventLog):
         self._link.run(TELL, [inbox_key(owner)], INBOX_MESSAGES, INBOX_MS, what, stream)
 
     def _on_message(self, what: str, stream: str) -> None:
-        if what in ("gone", "ended and gone"):
-            self._drop(stream, has_end=what != "gone")
+        if what in ("gone", "ended"):
+            self._drop(stream, has_end=what == "ended")
         self._on_stop(stream, "operator" if what == "operator" else "user")
 
     def running(self) -> Collection[str]:

@@ -51,8 +51,8 @@ class Tails(TailRegistry):
     """All tails of a process.
 
     `link` is for their blocking reads only; `asking` is the shared one. `on_message` receives
-    messages about streams of this process: who stops it, or that it is `gone`. `on_orphan` receives streams
-    whose owner is dead.
+    messages about streams of this process: who stops it, or that it was removed: `gone`, and
+    `ended` if its end was stored. `on_orphan` receives streams whose owner is dead.
     """
 
     def __init__(
