@@ -295,13 +295,14 @@ class Watch:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Check no deadline within the `with`."""
-        self._paused = True
+        """Check no deadline within the `with`: nothing is read, and the upstream is not silent."""
+        self._paused, since = True, self._loop.time()
         self._timeout.reschedule(None)
         try:
             yield
         finally:
             self._paused = False
+            self._deadlines.leave_out(self._loop.time() - since)
             self._check_again()
 
     def note_bytes(self, *, events: bool, finished: bool) -> None:

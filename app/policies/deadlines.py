@@ -112,6 +112,10 @@ class Deadlines:
             self._event_at = now
         return shorter
 
+    def leave_out(self, seconds: float) -> None:
+        """Leave out a time in which nothing was read, since the relay itself had to wait."""
+        self._event_at += seconds
+
     def silence(self, now: float) -> Silence:
         """Return the time without visible output, such as while a model thinks invisibly.
 

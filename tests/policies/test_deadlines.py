@@ -66,6 +66,17 @@ def test_silence_counts_from_the_request():
     assert (2, 2.5) == deadlines.silence(6.5)
 
 
+def test_a_time_without_reading_is_no_silence():
+    deadlines = Deadlines(LIMITS, now=0)
+    deadlines.on_bytes(0.1, events=True, finished=False)
+    deadlines.leave_out(5)
+    deadlines.on_bytes(5.2, events=True, finished=False)
+    deadlines.leave_out(3)
+
+    assert (0, 8.3) == deadlines.silence(8.3)
+    assert 0.1 == pytest.approx(deadlines.longest_gap_s)
+
+
 def test_total_time_is_the_last_word():
     deadlines = Deadlines(LIMITS, now=0)
     deadlines.on_bytes(995, events=True, finished=False)
