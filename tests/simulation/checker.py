@@ -360,8 +360,12 @@ def _check_money(history: _Sorted) -> Iterator[str]:
 
 
 def _check_estimates(history: _Sorted) -> Iterator[str]:
-    """No more output is charged than was sent, and may have been generated in pauses."""
-    if not history.world or history.world["strict"]:
+    """No more output is charged than was sent, and may have been generated in pauses.
+
+    A relay that stands still, or whose connection is silent, sees pauses that were none.
+    """
+    unseen = history["paused"] or history["silent"]
+    if not history.world or history.world["strict"] or unseen:
         return
     last: dict[str, float] = {}
     for stream, marker in history.markers.items():
@@ -394,7 +398,7 @@ def _check_running(history: _Sorted) -> Iterator[str]:
         runs = [
             one["stream"]
             for one in history["created"]
-            if one["at"] < at and over.get(one["stream"], at) > at + SETTLES_S
+            if one["at"] < balance.get("since", at) and over.get(one["stream"], at) > at + SETTLES_S
         ]
         if len(runs) > balance["running"]:
             yield f"account {balance['name']}: {balance['running']} streams run, and {runs} do"

@@ -119,7 +119,7 @@ class Features:
         if self.hook:
             lines.append(f'[[hook]]\ncall = "tests.simulation.hooks:{self.hook}_"')
             lines.append(f"hold = {self.hold}")
-            lines.append("timeout_s = 1")
+            lines.append("timeout_s = 2")
         lines.append('[[price]]\ntarget = "*/*"\ninput = 1\noutput = 2')
         lines.append("[limits]\nmax_output_tokens = 100")
         if self.budget:
@@ -353,6 +353,7 @@ class World:
         before: tuple[int, int, int] | None = None
         while True:
             process = next((one for one in self.processes if one.serves), None)
+            since = self.loop.time()
             state = None if process is None else await process.read_account("relay")
             if state is not None:
                 found = (state.running, state.month.nano_usd, state.month.held_nano_usd)
@@ -360,6 +361,7 @@ class World:
                     before = found
                     running, nano, held = found
                     fields = {"running": running, "most": MOST_STREAMS, "nano": nano, "held": held}
+                    fields["since"] = round(since, 6)
                     self.history.add("balance", name="relay", limit=BUDGET, **fields)
             await asyncio.sleep(0.2)
 
