@@ -32,7 +32,7 @@ MOMENTS: Final = {
     "ended": (1, 3),
 }
 """Records that faults wait for, with their weights, and up to which of them: there, or shortly
-afterwards, something else of a stream happens."""
+afterwards, something else happens, mostly to the same stream."""
 
 LOGS: Final = {"full": ("sqlite", "shared"), "failover": ("redis",)}
 """The logs that some faults concern."""
@@ -87,18 +87,26 @@ def pick(values: Any, chance: float) -> Any:
 
 async def strike(world: Any, fault: Fault) -> None:
     """Let one fault happen in a world."""
-    if fault.count and not await world.history.reaches(fault.what, fault.count):
-        return
+    moment: dict[str, Any] = {}
+    if fault.count:
+        reached = await world.history.reaches(fault.what, fault.count)
+        if reached is None:
+            return
+        moment = reached
     if fault.at:
         await asyncio.sleep(fault.at)
     loop, note = world.loop, world.history.add
     match fault.kind:
         case "stop stream":
-            client = pick((one for one in world.clients if one.stream), fault.chance)
+            clients = [one for one in world.clients if one.stream]
+            same = [one for one in clients if _is_of(moment, one.stream, one.plan.marker)]
+            client = pick(same or clients, fault.chance)
             if client is not None:
                 await client.stop("cancel" if fault.lasts_s < 20 else "delete")
         case "cancel":
-            task = pick(_cancellable(world), fault.chance)
+            tasks = _cancellable(world)
+            same = [one for one in tasks if _is_run_of(moment, one)]
+            task = pick(same or tasks, fault.chance)
             if task is not None:
                 note("cancelled", task=_name(task))
                 task.cancel()
@@ -164,6 +172,16 @@ async def _strike_process(world: Any, process: Any, fault: Fault) -> None:
             process.kill()
             await asyncio.sleep(fault.lasts_s)
             await world.revive(process)
+
+
+def _is_of(moment: dict[str, Any], stream: str, marker: str) -> bool:
+    """Return whether a record is one of this stream, or of its request."""
+    return stream == moment.get("stream") or marker == moment.get("marker")
+
+
+def _is_run_of(moment: dict[str, Any], task: "asyncio.Task[Any]") -> bool:
+    """Return whether a task runs the stream of a record."""
+    return task.get_name() == f"run {moment.get('stream')}"
 
 
 def _cancellable(world: Any) -> list["asyncio.Task[Any]"]:

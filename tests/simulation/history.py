@@ -18,18 +18,18 @@ class History:
         self._clock = clock
         self._closed = False
         self._counts: Counter[str] = Counter()
-        self._waiters: list[tuple[str, int, asyncio.Future[bool]]] = []
+        self._waiters: list[tuple[str, int, asyncio.Future[Record | None]]] = []
 
     def close(self) -> None:
         """Take no more records."""
         self._closed = True
 
-    async def reaches(self, what: str, count: int) -> bool:
-        """Wait until there are so many records of a kind; "": of all.
+    async def reaches(self, what: str, count: int) -> Record | None:
+        """Wait until there are so many records of a kind; "": of all. Return the last of them.
 
-        Return False if nothing more happens.
+        Return None if nothing more happens.
         """
-        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
         self._waiters.append((what, count, waiter))
         return await waiter
 
@@ -37,7 +37,7 @@ class History:
         """Let nobody wait for more records."""
         for *_, waiter in self._waiters:
             if not waiter.done():
-                waiter.set_result(False)
+                waiter.set_result(None)
 
     def add(self, what: str, **fields: Any) -> None:
         if not self._closed:
@@ -46,7 +46,7 @@ class History:
             self._counts[""] += 1
             for kind, count, waiter in self._waiters:
                 if count <= self._counts[kind] and not waiter.done():
-                    waiter.set_result(True)
+                    waiter.set_result(self.records[-1])
 
     def lines(self) -> str:
         """Return the records as lines of JSON."""

@@ -42,8 +42,9 @@ from .redis import FakeRedis
 from .relays import Process
 from .storage import Disk
 
-STARTS: Final = (1_800_000_000.0, 1_801_440_002.0)
-"""The times of day at which runs begin: within a month, and 2 s after its begin."""
+STARTS: Final = (1_800_000_000.0, 1_801_439_002.0)
+"""The times of day at the loop's time 0, which begins at 1000: within a month, and 2 s after the
+begin of one."""
 
 PATIENCE_S: Final = 400.0
 """When a client or a stream hangs: all deadlines of the relay together are shorter."""
