@@ -34,6 +34,9 @@ EXPECTED_LINES: Final = ("hook failed",)
 PROMPT_S: Final = 2.0
 """How soon a provider's first token is in the log, if nothing disturbs its way."""
 
+READS_S: Final = 1.0
+"""How long after its response a reader is known."""
+
 SETTLES_S: Final = 3.0
 """How long before its end is known a stream may be settled."""
 
@@ -68,6 +71,7 @@ def check(records: Sequence[Record]) -> list[str]:
         *_check_texts(history),
         *_check_delivery(history),
         *_check_failures(history),
+        *_check_readers(history),
         *_check_keys(history),
         *_check_taken_keys(history),
         *_check_money(history),
@@ -277,6 +281,22 @@ def _check_delivery(history: _Sorted) -> Iterator[str]:
         text = _text_of(history, stream)
         if due and len(text) < 4 * (call["skipped"] + due):
             yield f"{stream}: ends with {text!r}, and {due} tokens had been sent long before"
+
+
+def _check_readers(history: _Sorted) -> Iterator[str]:
+    """No stream is stopped for want of readers while one reads it to its end."""
+    if not history.world or history.is_disturbed:
+        return
+    ended_at = {one["stream"]: one["at"] for one in history["append"] if one["end"] is not None}
+    for session, frames in history.frames.items():
+        read = history.sessions[session]
+        if read["door"] != "native" or not frames:
+            continue
+        end = json.loads(frames[-1]["data"])
+        if end.get("ended_by") != "reader_gone":
+            continue
+        if read["at"] < ended_at.get(read["stream"], 0) - READS_S:
+            yield f"{session}: reads since {read['at']}, and its stream has ended without readers"
 
 
 def _check_failures(history: _Sorted) -> Iterator[str]:

@@ -105,6 +105,7 @@ CALL = {"what": "call", "marker": "q1", "target": "a/m", "number": 1, "how": "wh
 STARTED, FIRST = {"what": "started", "stream": "s"}, {"what": "first", "stream": "s"}
 WRITTEN = {"what": "append", "process": "a", "stream": "s", "types": ["TextDelta"], "end": "completed"}  # fmt: skip
 FAILED = json.dumps({"type": "stream.end", "status": "failed", "error": {"code": "upstream_truncated"}})  # fmt: skip
+UNREAD = frame("s.5", json.dumps({"type": "stream.end", "ended_by": "reader_gone"}))
 BALANCE = {"what": "balance", "name": "relay", "running": 0, "most": None, "nano": 0, "held": 0, "limit": None}  # fmt: skip
 
 
@@ -129,6 +130,7 @@ def test_a_right_simulation_has_no_fault():
         ("9 tokens were charged", lambda: simulate(FIRST, charges=[{**CHARGE, "output": 9}])),
         ("was sent at 1.5", lambda: simulate(FIRST, text_at=4)),
         ("0 streams run", lambda: simulate(FIRST, BALANCE, text_at=5)),
+        ("ended without readers", lambda: simulate(FIRST, UNREAD, text_at=5)),
         ("no provider has failed", lambda: simulate(FIRST, {**STORED, "frames": [["s.1", FAILED]]})),
     ],
 )  # fmt: skip
