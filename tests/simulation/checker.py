@@ -274,7 +274,9 @@ def _check_delivery(history: _Sorted) -> Iterator[str]:
         is_stopped = end["status"] == "cancelled" and not history.world["hook"]
         if call["how"] == "reset" or not (by_provider or is_stopped):
             continue
-        due = sum(at < ends[stream] - 1 for at in call["times"])
+        left = not call["whole"] and call["how"] in ("whole", "silent", "stall")
+        until = min(ends[stream], call["at"]) if left else ends[stream]
+        due = sum(at < until - 1 for at in call["times"])
         if code == "upstream_truncated" and call["how"] in ("cut", "torn"):
             # What was sent before the end of a connection arrives before that.
             due = len(call["times"])
