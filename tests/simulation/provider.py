@@ -263,7 +263,7 @@ class Provider:
                 stored.task.cancel()
             writer.write(_document(200, {"id": "r", "status": "cancelled"}))
             return
-        after = int(parse_qs(urlsplit(path).query)["starting_after"][0])
+        after = int(parse_qs(urlsplit(path).query).get("starting_after", ["-1"])[0])
         writer.write(_HEAD)
         how = "whole"
         if not self.well and self._dice.random() < self.trouble / 2:

@@ -86,6 +86,14 @@ class Features:
         self.replicas = dice.choice((1, 2, 2, 3)) if several else 1
         self.restarts = self.log != "memory" and dice.random() < 0.5
         """Whether its processes are started again before the streams are compared at the end."""
+        stored = self.resume and "openai_responses" in self.wires
+        own = random.Random(repr(vars(self)))  # later draws are those of before
+        self.takeover = (
+            self.log != "memory"
+            and not self.hook
+            and (stored or self.rescue)
+            and own.random() < 0.7
+        )
 
     def table(self, folder: Path) -> str:
         """Return the settings as TOML."""
@@ -115,6 +123,8 @@ class Features:
         lines.append(f'[[route]]\nname = "r"\ntargets = {json.dumps(names)}')
         if self.rescue:
             lines.append("rescue = true")
+        if self.takeover:
+            lines.append("takeover = true")
         if self.hedge:
             lines.append("hedge_percentile = 90\nhedge_share = 1")
         if self.hook:
