@@ -41,6 +41,12 @@ class Takeover(Protocol):
         To be called before `EventLog.open`.
         """
 
+    async def hand_over(self, stream: str) -> None:
+        """Give a stream that this process no longer produces to whoever takes it over.
+
+        Its readers here are released, and its events that are not stored are lost.
+        """
+
 
 class StreamTaken(ServiceError):
     """Another process produces the stream: this one must not go on, nor stop the provider."""

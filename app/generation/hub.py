@@ -56,7 +56,7 @@ class Hub:
         self._reader_registry = ReaderRegistry(
             parts, max_readers=max_readers, drain=self.drain_once, spawn=self._spawn
         )
-        self._runs = Runs(parts, self._reader_registry, self.shutdown)
+        self._runs = Runs(parts, self._reader_registry, self.shutdown, takeover=takeover)
         self._starts = Starts(
             parts, self._runs, self.shutdown, spawn=self._spawn, cassette_recorder=cassette_recorder
         )

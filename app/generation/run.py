@@ -36,6 +36,9 @@ from .taken import Taken
 
 TAKEN_OVER: Final = Notice("takeover", "the relay stopped; another one goes on with the answer")
 
+_GOES_ON: Final = frozenset(("begun", "trying", "racing", "committed", "continuing"))
+"""The states in which another relay can go on."""
+
 STORED_S = 10.0
 """The maximum seconds for the end of a cancelled run to be stored, so that it is reported."""
 
@@ -68,6 +71,10 @@ class Run:
         """
         self.stream = info.id
         self._taken = taken is not None
+        self._outlives = bool(info.takeover)
+        """Whether another relay may go on with it."""
+        self._left = False
+        """Whether one is to."""
         self._info = info = info.without_request()
         readers = readers or ReaderCounts()
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
@@ -147,6 +154,8 @@ class Run:
                     attempts.prepare()
                 await attempts.failover.run(self._chain.attempt)
         except asyncio.CancelledError:
+            if self._left:
+                raise StreamTaken from None
             life.stop(Stopped("interrupted", shut_down(), "shutdown"))
         if life.stopped is not None and life.state == "ending":
             await self._end_stopped(life.stopped)
@@ -210,6 +219,14 @@ class Run:
         waits = self._life.state != "reserved"  # the append of the start is not interrupted
         if self._life.stop(Stopped(status, error, by)) and waits and self._task is not None:
             self._task.cancel()
+
+    def hand_over(self) -> bool:
+        """Stop without an end, so that another relay goes on; False if none may, or it ends."""
+        outlives = self._outlives and self._life.state in _GOES_ON and self._task is not None
+        if outlives and self._task is not None:
+            self._left = True
+            self._task.cancel()
+        return outlives
 
     def push(self, events: Sequence[Event]) -> bool:
         """Append a batch within the read that received it: the path of nearly every token.

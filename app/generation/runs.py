@@ -14,6 +14,7 @@ import msgspec
 from ..errors import RelayError, shutting_down
 from ..eventlog import LogState, Look
 from ..eventlog.stream_info import StreamInfo
+from ..eventlog.takeover import Takeover
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..policies.admission import LOCAL
@@ -57,8 +58,16 @@ class Opened(msgspec.Struct, frozen=True):
 class Runs:
     """Runs streams, and stops them on request or without readers."""
 
-    def __init__(self, parts: Parts, reader_registry: ReaderRegistry, shutdown: Shutdown) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        reader_registry: ReaderRegistry,
+        shutdown: Shutdown,
+        *,
+        takeover: Takeover | None,
+    ) -> None:
         self._parts = parts
+        self._takeover = takeover
         self._log = parts.event_log
         self._admission = parts.admission
         self._observer = parts.observer
@@ -188,12 +197,18 @@ class Runs:
             running.run.stop("cancelled", by=by)
 
     async def stop_all(self) -> None:
-        """Stop all runs and wait up to `STOP_S` for their ends."""
-        runs = list(self._runs.values())
+        """Stop all runs and wait up to `STOP_S` for their ends; hand over what may outlive them."""
+        runs, left = list(self._runs.values()), list[_RunningStream]()
         for running in runs:
-            running.run.stop("interrupted", shut_down(), by="shutdown")
+            if self._takeover is not None and running.run.hand_over():
+                left.append(running)
+            else:
+                running.run.stop("interrupted", shut_down(), by="shutdown")
         if runs:
             await asyncio.wait([running.task for running in runs], timeout=STOP_S)
+        for running in left:
+            if self._takeover is not None and running.task.done():
+                await self._takeover.hand_over(running.run.stream)
 
     def _ended(self, stream: str) -> None:
         running = self._runs.pop(stream)

@@ -111,7 +111,7 @@ async def test_an_end_that_is_removed_before_it_is_acknowledged_counts(server, h
             late = script is APPEND and not removed.is_set()
             return asyncio.create_task(acknowledge_late(done)) if late else done
 
-        first._owner._link.run = run_late  # type: ignore[method-assign]
+        first._owner._link.run = run_late
         ending = asyncio.create_task(first.append("st_1", [END]))
 
         async def is_ended() -> bool:
@@ -119,7 +119,7 @@ async def test_an_end_that_is_removed_before_it_is_acknowledged_counts(server, h
 
         await until(is_ended)
         if how == "unheard":
-            second._tell = lambda *_: None  # type: ignore[method-assign]
+            second._tell = lambda *_: None
         await (first if how == "here" else second).delete("st_1")
         if how == "elsewhere":
             await until(lambda: "st_1" not in first._owner.streams)

@@ -431,3 +431,49 @@ async def test_readers_wait_for_a_redis_that_is_away_and_lose_nothing(redis, tmp
     assert ([], "completed") == (notices(reader), reader.end["status"])
     assert has_no_gap(reader)
     assert (1, []) == (provider.posts, provider.reads)
+
+
+async def test_a_relay_that_is_stopped_hands_its_streams_over(redis, tmp_path):
+    log = f"{redis.url}?lease_s={10 * LEASE_S}"
+    async with (
+        replicas_of(2, tmp_path, log, STORED, ROUTE) as ((one, other), upstream),
+        browser() as client,
+    ):
+        provider = Storing(upstream)
+        stream = await start(client, one, "r")
+        reader = Reader(client, stream)
+        reading = await read_some(reader, one, 20)
+        one.signal(signal.SIGTERM)
+        await reading
+        assert not reader.ended
+        await reader.read_all([other])
+        await one.stopped()
+
+    assert TEXT == text_of(reader)
+    assert ["takeover"] == notices(reader)
+    assert "completed" == reader.end["status"]
+    assert has_no_gap(reader)
+    assert (1, 1, 0) == (provider.posts, len(provider.reads), provider.cancelled)
+
+
+async def test_an_answer_outlives_a_restart_over_sqlite(tmp_path):
+    log = f"sqlite:///{tmp_path}/log.db"
+    async with (
+        replicas_of(1, tmp_path, log, PLAIN, RESCUED) as ((one,), upstream),
+        browser() as client,
+    ):
+        provider = Talking(upstream)
+        stream = await start(client, one, "r")
+        reader = Reader(client, stream)
+        reading = await read_some(reader, one, 20)
+        one.signal(signal.SIGTERM)
+        await reading
+        await one.stopped()
+        await one.start()
+        await reader.read_all([one])
+
+    assert TEXT == text_of(reader)
+    assert ["takeover"] == notices(reader)
+    assert "completed" == reader.end["status"]
+    assert has_no_gap(reader)
+    assert 2 == len(provider.asked)

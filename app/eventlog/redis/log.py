@@ -150,6 +150,10 @@ class RedisLog(EventLog):
     def give_to(self, heir: Heir) -> None:
         self._heir = heir
 
+    async def hand_over(self, stream: str) -> None:
+        if (local := self._owner.streams.get(stream)) is not None:
+            await self._owner.hand_over(local)
+
     async def open(
         self,
         *,

@@ -276,6 +276,13 @@ class Owner:
                 self._entries.drop(stream)
         return taken
 
+    async def hand_over(self, local: LocalStream) -> None:
+        """Return the lease of a stream that this process no longer produces, and drop it."""
+        with contextlib.suppress(Away, CommandRefused):
+            await self._renew([local], ms=0)
+        if self.streams.get(local.stream) is local:
+            self._lose(local, local.acked, "it is handed over")
+
     def abandon(self, local: LocalStream) -> None:
         """Take back a stream for which no provider was called, and none will be.
 

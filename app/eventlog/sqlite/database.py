@@ -654,6 +654,14 @@ class Database:
         )
         return last
 
+    def hand_over(self, id: str) -> None:
+        """Make a stream of this process `NOBODY`'s."""
+        row = self.find(id)
+        if row is not None and row.ended_at is None and not row.gone:
+            live = self.tail.unfiled(row.key, row.last)
+            self._file_rest(row.key, row.last, live, process=NOBODY)
+            self.tail.stop_soon(row.key)
+
     def find_left(self, process: int) -> list[str]:
         """Return the running streams of a dead process, or of `NOBODY`."""
         found = self._execute(

@@ -155,6 +155,11 @@ class SqliteLog(EventLog):
     def give_to(self, heir: Heir) -> None:
         self._heir = heir
 
+    async def hand_over(self, stream: str) -> None:
+        with contextlib.suppress(ServiceError):  # the next start finds it without a process
+            await self._writer.write(partial(self._database.hand_over, stream))
+        self._owner.drop(Gone([stream], 0))
+
     async def open(
         self,
         *,
