@@ -92,7 +92,8 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def size(self) -> int:
         """The estimated memory of its contents, in bytes."""
         large = len(self.request) + len(self.takeover)
-        return _MEMORY_FACTOR * len(_encode(self.without_request())) + large
+        facts = self.without_request() if large else self
+        return _MEMORY_FACTOR * len(_encode(facts)) + large
 
     def without_request(self) -> "StreamInfo":
         """Return the info without what is stored of the request, which may be large."""

@@ -180,6 +180,8 @@ class SqliteLog(EventLog):
         except BaseException:
             await self._writer.close(lambda: None)
             raise
+        if not self._shared:
+            await self._settle_streams_of(NOBODY)
         self._due.set()
         self._tasks = Supervisor()
         self._tasks.keep("event log sweeper", self._keep_swept)
@@ -187,8 +189,6 @@ class SqliteLog(EventLog):
         if self._shared:
             self._feed.open()
             self._tasks.keep("event log processes", self._keep_others)
-        else:
-            await self._settle_streams_of(NOBODY)
 
     def _open_file(self, on_ended: OnEnded, close: Close) -> None:
         def report(streams: Sequence[StreamEnded]) -> None:  # in the writer's thread
