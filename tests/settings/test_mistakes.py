@@ -109,6 +109,7 @@ ROUTES = [
     ("[[route]]\nname='r'\ntargets=['a/x']\naliases=['s']\n[[route]]\nname='s'\ntargets=['a/x']\n", "route 'r': the alias 's' is a route's name"),
     ("[[route]]\nname='r'\ntargets=['a/x']\naliases=['t']\n[[route]]\nname='s'\ntargets=['a/x']\naliases=['t']", "route 's': the alias 't' is also of route 'r'"),
     ("[[route]]\nname='r'\ntargets=['a/x']\nhedge_percentile = 95", "route 'r': hedge_percentile needs a second target"),
+    ("[[route]]\nname='r'\ntargets=['a/x']\ntakeover = true", "route 'r'.takeover: nothing can go on with an answer; set rescue = true"),
     ("[[route]]\nname='r'\ntargets=['a/x']\nwhen_spent = 0.5", "route 'r': set both when_spent and spent_target, or neither"),
     ("[[route]]\nname='r'\ntargets=['a/x']\nwhen_spent = 0.5\nspent_target = 'c/x'", "route 'r': spent_target: 'c/x': unknown upstream"),
     ("[[route]]\nname='r'\ntargets=['a/x']\nbalance = 'latncy'", "route 'r'.balance: unknown balance 'latncy'; did you mean 'latency'?; known: affinity, random, least_busy, latency; packages add others by the entry point group 'seseragi.balances'"),
