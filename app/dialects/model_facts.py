@@ -31,7 +31,7 @@ _CREATED: Final = ("created", "created_at", "modified_at")
 _NAMES: Final = ("display_name", "displayName", "name")
 
 
-class ModelFacts(msgspec.Struct, frozen=True):
+class ModelFacts(msgspec.Struct, frozen=True, gc=False):
     """Facts about one model; None if unknown."""
 
     created: int | None = None

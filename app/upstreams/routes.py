@@ -7,7 +7,8 @@ accepts any model, any name of that upstream. All but routes require passthrough
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from copy import copy
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from .cassettes import CASSETTE, PREFIX, find_cassette
 from .cassettes import public_name as cassette_name
 from .endpoints import Upstream
 from .http import HttpClient
-from .models import ModelLists, look_up
+from .models import LIST_S, ModelLists, look_up
 from .targets import Target
 from .transforms import RequestChanges
 
@@ -134,6 +135,27 @@ class Listed(NamedTuple):
     about: ModelFacts
 
 
+class ModelList(list[Listed]):
+    """The list of models, never changed, and hashed by its identity."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+Lists = Mapping[str, Mapping[str, ModelFacts]]
+"""The models of each upstream that was queried."""
+
+
+class _Listing:
+    """The list of models, and what it was made of."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.models = ModelList()
+        self.sources: object = None
+        self.fresh_until = 0.0
+        """Prices depend on the time of day."""
+
+
 class Breakers:
     """The breakers of recently used targets by name, shared by all routes."""
 
@@ -222,6 +244,15 @@ class Upstreams:
         }
         self._found = lru_cache(REMEMBERED)(self._route_to)
         self._lists = ModelLists()
+        of_routes = {target.upstream.name for route in routes for target in route.targets}
+        self._queried = [
+            upstream
+            for upstream in self.all
+            if upstream.name in of_routes
+            or (passthrough and not upstream.models)
+            or not upstream.prefixed
+        ]
+        self._listing = _Listing()
         self.default_model = default_model or self._first_default()
 
     def become(self, other: "Upstreams") -> None:
@@ -429,14 +460,31 @@ class Upstreams:
             (name, self.breakers.state(name, now)) for name in sorted(self.configured_targets())
         ]
 
-    async def models(self, client: HttpClient, price_of: PriceOf) -> list[Listed]:
-        """List the models with their facts, the default first.
+    async def models(self, client: HttpClient, price_of: PriceOf) -> ModelList:
+        """List the models with their facts, the default first; the same list until one changes.
 
         An upstream without configured models is queried; if it does not answer, it lists none,
         but still accepts `upstream/model`. Upstreams of routes are queried for the facts of their
         models.
         """
         lists = await self._fetch_lists(client)
+        names = [] if self._cassettes is None else await asyncio.to_thread(self._cassettes)
+        listing, now = self._listing, asyncio.get_running_loop().time()
+        async with listing.lock:  # 10,000 models take 60 ms
+            if listing.sources != (lists, names, price_of) or now >= listing.fresh_until:
+                # In a thread and of a copy: a reload may replace the routes meanwhile.
+                listing.models = await asyncio.to_thread(
+                    copy(self)._list_models, lists, names, price_of
+                )
+                listing.sources, listing.fresh_until = (lists, names, price_of), now + LIST_S
+            return listing.models
+
+    async def _fetch_lists(self, client: HttpClient) -> Lists:
+        """Query the upstreams whose model lists add facts to the settings."""
+        answers = await asyncio.gather(*(self._lists.get(client, one) for one in self._queried))
+        return {one.name: found for one, found in zip(self._queried, answers, strict=True)}
+
+    def _list_models(self, lists: Lists, cassettes: Sequence[str], price_of: PriceOf) -> ModelList:
         rows = {
             name: _Row(OWNER, [(t.upstream, t.model) for t in route.targets])
             for name, route in self.routes.items()
@@ -453,25 +501,9 @@ class Upstreams:
             targets = [(target.upstream, target.model) for target in default.targets]
             first = rows.get(default.name) or _Row(targets[0][0].name, targets)
             rows = {default.name: first, **rows}
-        # In a thread, since the catalog may be large.
-        found = await asyncio.to_thread(_list_models, rows, lists, price_of)
-        if self._cassettes is not None:
-            names = await asyncio.to_thread(self._cassettes)
-            found += [Listed(f"{PREFIX}{name}", CASSETTE.name, NOTHING) for name in names]
+        found = ModelList(_find_facts(rows, lists, price_of))
+        found += [Listed(f"{PREFIX}{name}", CASSETTE.name, NOTHING) for name in cassettes]
         return found
-
-    async def _fetch_lists(self, client: HttpClient) -> dict[str, Mapping[str, ModelFacts]]:
-        """Query the upstreams whose model lists add facts to the settings."""
-        of_routes = {t.upstream.name for route in self.routes.values() for t in route.targets}
-        queried = [
-            upstream
-            for upstream in self.all
-            if upstream.name in of_routes
-            or (self._passthrough and not upstream.models)
-            or not upstream.prefixed
-        ]
-        answers = await asyncio.gather(*(self._lists.get(client, one) for one in queried))
-        return {one.name: found for one, found in zip(queried, answers, strict=True)}
 
     def _find(self, name: str) -> tuple[Upstream, str]:
         """Find the upstream of an unlisted name, and the model's name there."""
@@ -514,11 +546,8 @@ class _Row(NamedTuple):
     targets: Sequence[tuple[Upstream, str]]
 
 
-def _list_models(
-    rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, ModelFacts]], price_of: PriceOf
-) -> list[Listed]:
-    """Return each model with its facts."""
-    found = []
+def _find_facts(rows: Mapping[str, _Row], lists: Lists, price_of: PriceOf) -> Iterator[Listed]:
+    """Yield each model with its facts."""
     for name, (owner, targets) in rows.items():
         abouts = []
         for upstream, model in targets:
@@ -529,5 +558,4 @@ def _list_models(
                 about = msgspec.structs.replace(about, name=name_of, context_length=length)
             prices = price_of(f"{upstream.name}/{model}")
             abouts.append(msgspec.structs.replace(about, prices=prices))
-        found.append(Listed(name, owner, least(abouts) if owner == OWNER else abouts[0]))
-    return found
+        yield Listed(name, owner, least(abouts) if owner == OWNER else abouts[0])

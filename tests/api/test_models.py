@@ -5,6 +5,7 @@ import json
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import anthropic
 import pytest
@@ -22,9 +23,11 @@ from app.testing.upstream import (
     text,
     wait,
 )
+from app.upstreams import routes
 from app.upstreams.models import LIST_S, look_up
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_relay, serve_script
+from tests.test_request_cost import counted, show
 
 ANSWER = [head(), send(text("a") + FINISH + DONE)]
 
@@ -323,3 +326,42 @@ async def test_the_catalog_is_asked_where_the_host_does_not_say(monkeypatch: Any
     assert 5 == said["context_length"]
     assert ("b", None, None, base_url) in asked
     assert "c" not in [given[0] for given in asked]
+
+
+@pytest.mark.parametrize("headers", [{}, {"anthropic-version": "2023-06-01"}], ids=["", "claude"])
+async def test_the_list_is_made_once(headers: dict[str, str]) -> None:
+    async with serve_script([]) as (relay, upstream):
+        upstream.models = listing(*({"id": f"m{number}"} for number in range(2000)))
+        first = await relay.client.get("/v1/models", headers=headers)
+        with counted() as calls:
+            second = await relay.client.get("/v1/models", headers=headers)
+
+    assert first.content == second.content
+    assert 2000 < len(first.json()["data"])
+    assert calls.total() < 500, show(calls)
+
+
+async def test_the_list_is_made_again_once_an_upstream_has_another(monkeypatch: Any) -> None:
+    clock = Clock(monkeypatch)
+    async with serve_script([]) as (relay, upstream):
+        upstream.models = listing({"id": "b"})
+        before = await names(relay)
+        await clock.pass_(LIST_S + 1)
+        upstream.models = listing({"id": "c"})
+        after = await names(relay)
+
+    assert "openai/b" in before
+    assert "openai/c" not in before
+    assert "openai/c" in after
+    assert "openai/b" not in after
+
+
+async def test_requests_at_once_make_the_list_once(monkeypatch: Any) -> None:
+    async with serve_script([]) as (relay, upstream):
+        upstream.models = listing(*({"id": f"m{number}"} for number in range(500)))
+        with monkeypatch.context() as patch:
+            patch.setattr(routes, "look_up", look := Mock(side_effect=look_up))
+            listed = await asyncio.gather(*(names(relay) for _ in range(5)))
+
+    assert all(one == listed[0] for one in listed)
+    assert 1 == sum(call.args[0] == "m7" for call in look.call_args_list)
