@@ -16,7 +16,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+import msgspec
+
 import app
+from app.hooks.contract import Check, Hook
+from app.hooks.text_walk import check_request
+from app.requests import parse_chat_request
 from app.server.direct_writer import DirectWriter
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import cut_off, serve_relay
@@ -38,6 +43,21 @@ CALLS = 524
 
 FORWARDED_CALLS = 280
 """Most calls for a forwarded one: 277 when this was written, and always a new connection."""
+
+MESSAGES = 1000
+LONG = msgspec.json.encode(
+    {
+        "model": "openai/m-1",
+        "messages": [
+            {"role": ("user", "assistant")[number % 2], "content": f"text {number}"}
+            for number in range(MESSAGES + 1)
+        ],
+    }
+)
+LONG_CALLS = 1.5
+"""Most calls for each message of a long conversation: 0.5 when this was written, its estimate."""
+HOOKED_CALLS = 4.5
+"""Most calls for each text that a hook checks: 4 when this was written."""
 
 RESUME_CALLS = 131
 """Most calls to send the last events of an ended stream: 127 when this was written."""
@@ -84,13 +104,13 @@ def counted() -> Iterator[Counter[CodeType]]:
         sys.setprofile(None)
 
 
-async def count_request() -> Cost:
+async def count_request(post: bytes = POST) -> Cost:
     async with open_upstream() as upstream, serve_relay(upstream) as relay:  # type: ignore[arg-type]
         await _ask(relay.port, upstream)
         await cut_off(relay, others=0)
         client = await Client.open(relay.port, b"")
         with counted() as calls:
-            client.writer.write(POST)
+            client.writer.write(post)
             source = await upstream.ready.get()
             before = calls.copy()
             await _finish(client, source)
@@ -166,6 +186,29 @@ async def test_a_short_request_takes_few_calls() -> None:
             break
 
     assert 200 < cost.all.total() <= CALLS, f"{cost.all.total()} calls\n{show(cost.all)}"
+
+
+async def test_a_long_conversation_takes_few_calls_a_message() -> None:
+    head = POST.partition(b"content-length")[0]
+    cost = await count_request(head + b"content-length: %d\r\n\r\n%b" % (len(LONG), LONG))
+
+    calls = (cost.all.total() - CALLS) / MESSAGES
+    assert 0 < calls <= LONG_CALLS, f"{calls} calls\n{show(cost.all)}"
+
+
+async def test_a_hook_that_changes_nothing_takes_few_calls_a_message() -> None:
+    async def keep(_: Check) -> None:
+        """Pass everything."""
+
+    chat = parse_chat_request(LONG)
+    with counted() as calls:
+        (checked,), _ = await check_request(
+            [Hook(name="keep", call=keep)], chat, route="", stream=""
+        )
+
+    assert chat == checked
+    each = calls.total() / MESSAGES
+    assert 1 < each <= HOOKED_CALLS, f"{each} calls\n{show(calls)}"
 
 
 async def test_the_first_frames_are_written_with_the_head() -> None:

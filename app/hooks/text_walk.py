@@ -6,6 +6,7 @@ what they leave is encoded again.
 
 import re
 from collections.abc import Sequence
+from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -79,11 +80,12 @@ class Texts:
                 is_json = _JSON.match(value) and self._is_json(value)
                 return self._walk_json(value, kind) if is_json else self._take(value, kind)
             case list() | tuple():
-                return type(value)([self.walk(one, kind) for one in value])
+                walked = [self.walk(one, kind) for one in value]
+                return value if all(map(is_, walked, value)) else type(value)(walked)
             case dict():
                 text = msgspec.json.encode(value).decode()
-                walked = self._walk_json(text, kind, keywords=kind == "tool")
-                return value if walked == text else msgspec.json.decode(walked)
+                new = self._walk_json(text, kind, keywords=kind == "tool")
+                return value if new == text else msgspec.json.decode(new)
             case msgspec.Raw():
                 return msgspec.Raw(self.walk(bytes(value).decode(), kind).encode())
             case msgspec.Struct():
@@ -98,6 +100,8 @@ class Texts:
         changes: dict[str, Any] = {}
         for name in value.__struct_fields__:
             old = getattr(value, name)
+            if old is None:
+                continue
             if name in LEFT_OUT:
                 changes[name] = None
             elif name in REFUSED:
@@ -106,11 +110,13 @@ class Texts:
                     raise RequestError(
                         "content_filtered", f"{what}: hooks replace a part of it; remove that part"
                     )
-            elif name not in OPAQUE and not (name == "url" and (old or "").startswith("data:")):
-                changes[name] = self.walk(old, kind)
-        if isinstance(value, ReasoningPart) and changes["text"] != value.text:
+            elif name not in OPAQUE and not (name == "url" and old.startswith("data:")):
+                new = self.walk(old, kind)
+                if new is not old:
+                    changes[name] = new
+        if isinstance(value, ReasoningPart) and changes.get("text", value.text) != value.text:
             changes["signature"] = None  # the provider signed the original text
-        return msgspec.structs.replace(value, **changes)
+        return msgspec.structs.replace(value, **changes) if changes else value
 
     def _take(self, text: str, kind: str) -> str:
         if not text or (not kind and text not in self._kinds and len(text) > MAX_NAME):
@@ -173,8 +179,10 @@ async def check_values(
 ) -> tuple[list[Any], Sequence[str]]:
     """Return values of a request after all hooks, by the kinds of their texts, and the notes."""
     texts = Texts()
-    for value, kind in values:
-        texts.walk(value, kind)
-    found = await apply(hooks, Check("request", route, stream, texts.collected()))
-    texts.replace(found.texts)
-    return [texts.walk(value, kind) for value, kind in values], found.notes
+    walked = [texts.walk(value, kind) for value, kind in values]
+    collected = texts.collected()
+    found = await apply(hooks, Check("request", route, stream, collected))
+    if found.texts != [one.text for one in collected]:
+        texts.replace(found.texts)
+        walked = [texts.walk(value, kind) for value, kind in values]
+    return walked, found.notes

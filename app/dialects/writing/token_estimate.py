@@ -45,13 +45,12 @@ from ...requests import (
     ChatRequest,
     FilePart,
     ImagePart,
-    Message,
     OpaquePart,
     ReasoningPart,
     RefusalPart,
     TextPart,
     Tool,
-    UserMessage,
+    ToolMessage,
     VideoPart,
 )
 
@@ -89,10 +88,14 @@ def estimate_tokens(chat: ChatRequest) -> int:
     total = REQUEST + MESSAGE * len(chat.messages)
     for message in chat.messages:
         content = message.content
-        if type(message) is UserMessage and type(content) is str and content.isascii():
-            total += -(-len(content) // 4) + (estimate_text(message.name) if message.name else 0)
+        if type(content) is str and content.isascii():
+            total += -(-len(content) // 4)
         else:
-            total += _message(message)
+            total += estimate_text(content) if isinstance(content, str) else _parts(content or ())
+        if type(message) is AssistantMessage:
+            total += _assistant(message)
+        if type(message) is not ToolMessage and message.name:
+            total += estimate_text(message.name)
     if chat.tools or chat.client_body is not None:
         total += _tools(chat)
     if chat.response_format is not None:
@@ -222,17 +225,15 @@ def weigh_text(text: str | bytes) -> int:
     return len(heads) - len(others) + 2 * two + 4 * three + 8 * four
 
 
-def _message(message: Message) -> int:
-    content = message.content
-    total = estimate_text(content) if isinstance(content, str) else _parts(content or ())
-    if name := getattr(message, "name", None):
-        total += estimate_text(name)
-    if isinstance(message, AssistantMessage):
+def _assistant(message: AssistantMessage) -> int:
+    """Estimate what an assistant message has beside its content."""
+    total = 0
+    if message.refusal or message.reasoning_content:
         total += estimate_text(message.refusal or "")
         total += estimate_text(message.reasoning_content or "")
-        for call in message.tool_calls or ():
-            function = call.function
-            total += TOOL + estimate_text(function.name) + estimate_text(function.arguments)
+    for call in message.tool_calls or ():
+        function = call.function
+        total += TOOL + estimate_text(function.name) + estimate_text(function.arguments)
     return total
 
 

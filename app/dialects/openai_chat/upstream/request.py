@@ -197,6 +197,8 @@ def render_request(
     if "seed" in body:
         body[quirks.seed_field] = body.pop("seed")
     for message, rendered in zip(request.messages, body["messages"], strict=True):
+        if len(rendered) == 2 and type(message.content) is str and rendered["role"] != "developer":
+            continue  # a role and a text
         _edit_message(rendered, quirks=quirks)
         if rest := rendered.pop("rest", None):
             _add_rest(rendered, rest, quirks=quirks)
@@ -205,7 +207,8 @@ def render_request(
         if isinstance(message, AssistantMessage):
             _edit_assistant(message, rendered, quirks=quirks)
     # An assistant message of reasoning only may become empty, which hosts reject.
-    body["messages"] = list(filter(_has_content, body["messages"])) or body["messages"]
+    kept = [one for one in body["messages"] if one["content"] or _has_content(one)]
+    body["messages"] = kept or body["messages"]
     if body["messages"][-1]["role"] == "assistant":
         _mark_prefill(body, quirks=quirks)
     _edit_tools(body, options, quirks=quirks)
