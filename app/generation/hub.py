@@ -15,7 +15,7 @@ from ..eventlog.takeover import Takeover
 from ..identity.principal import Principal
 from ..telemetry.activity import Load, Progress
 from ..telemetry.observer import Refused
-from ..upstreams.routes import Listed
+from ..upstreams.routes import ModelList
 from .calls import Calls
 from .cassette_recorder import CassetteRecorder
 from .owned_streams import OwnedStreams
@@ -122,7 +122,7 @@ class Hub:
         refused = Refused(owner=principal.owner, request_id=request_id, model=model, error=error)
         self._parts.observer.refused(refused)
 
-    async def models(self) -> list[Listed]:
+    async def models(self) -> ModelList:
         """List the models, the default first."""
         parts = self._parts
         return await parts.upstreams.models(parts.client, parts.settlements.list_price)

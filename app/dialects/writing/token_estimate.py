@@ -94,7 +94,7 @@ def estimate_tokens(chat: ChatRequest) -> int:
             total += estimate_text(content) if isinstance(content, str) else _parts(content or ())
         if type(message) is AssistantMessage:
             total += _assistant(message)
-        if type(message) is not ToolMessage and message.name:
+        if not isinstance(message, ToolMessage) and message.name:
             total += estimate_text(message.name)
     if chat.tools or chat.client_body is not None:
         total += _tools(chat)

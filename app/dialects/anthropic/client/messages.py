@@ -161,6 +161,9 @@ class Conversation:
     def turn(self, turn: Turn, *, path: str) -> None:
         """Add a message."""
         match turn.role:
+            case "user" | "assistant" if isinstance(turn.content, str):
+                kind = UserMessage if turn.role == "user" else AssistantMessage
+                self.messages += [kind(turn.content)] if turn.content else []
             case "user":
                 self._user(turn.content, path=path)
             case "assistant":

@@ -158,7 +158,8 @@ def parse_request(data: bytes, *, betas: str = "", version: str = "") -> ParsedR
     unknown = fields.keys() - known - {*_UNSUPPORTED, *_UNTRANSLATABLE} - _IGNORED
     ignored = sorted(_IGNORED & fields.keys()) + [n[:80] for n in sorted(unknown)[:_MAX_IGNORED]]
     for turn in fields["messages"]:
-        conversation.note(turn, Turn, path="messages[]")
+        if len(turn) > 2:  # more than a role and a content
+            conversation.note(turn, Turn, path="messages[]")
     ignored += conversation.ignored
     if body.output_config is not None:
         ignored += _list_unknown(fields["output_config"])

@@ -229,8 +229,9 @@ def _parse_assistant(message: Assistant, *, path: str) -> AssistantMessage:
         elif not message.content:
             what = f"{path}.audio: not supported as input; send its transcript"
             raise RequestError("invalid_request", what)
-    reasoning = _parse_details(message.reasoning_details or ())
-    reasoning = reasoning or _parse_thinking(message.thinking_blocks or ())
+    reasoning = _parse_details(message.reasoning_details) if message.reasoning_details else []
+    if message.thinking_blocks and not reasoning:
+        reasoning = _parse_thinking(message.thinking_blocks)
     content: str | list[Part] | None = message.content
     if reasoning:
         parts = [TextPart(content)] if isinstance(content, str) and content else content or []
