@@ -65,6 +65,7 @@ async def test_messages_go_with_the_last_of_them(event_log, server):
 
 async def test_an_append_does_not_wait_for_pushed_events_and_takes_them_along(server, monkeypatch):
     monkeypatch.setattr("app.eventlog.redis.owner.GATHER_S", 600)
+    monkeypatch.setattr("app.eventlog.redis.owner.EACH_S", 600)
     async with asyncio.timeout(60), opened(server.url) as event_log:
         for stream in ("st_1", "st_2"):
             await create(event_log, stream)
@@ -79,6 +80,17 @@ async def test_an_append_does_not_wait_for_pushed_events_and_takes_them_along(se
             tuple(before),
             list(await event_log.read("st_1", 1, timeout_s=0)),
         )
+
+
+async def test_events_that_come_slowly_are_not_gathered(server, monkeypatch):
+    monkeypatch.setattr("app.eventlog.redis.owner.GATHER_S", 600)
+    async with asyncio.timeout(60), opened(server.url) as event_log:
+        await create(event_log, "st_1")
+        await event_log.append("st_1", [START])
+        for number in range(3):
+            assert event_log.push("st_1", deltas(f"{number}"))
+            read = await event_log.read("st_1", 1 + number, timeout_s=5)
+            assert deltas(f"{number}") == list(read)
 
 
 async def test_pushed_events_are_written_without_an_append(server):

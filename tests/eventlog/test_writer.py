@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -95,7 +96,9 @@ async def test_writer_whose_thread_does_nothing_is_unhealthy(monkeypatch):
 
 
 @pytest.mark.parametrize("yields", [False, True])
-async def test_urgent_work_ends_a_pause_unless_others_have_their_turn(yields):
+async def test_urgent_work_ends_a_pause_unless_others_have_their_turn(yields, monkeypatch):
+    monkeypatch.setattr(writers, "EACH_S", 20)
+    monkeypatch.setattr(writers, "YIELD_S", 0.04)
     sizes: list[int] = []
 
     def transact(works: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -106,19 +109,41 @@ async def test_urgent_work_ends_a_pause_unless_others_have_their_turn(yields):
         return do_all(works)
 
     begun, goes_on = threading.Event(), threading.Event()
-    writer = Writer(transact, pause_s=20 if not yields else 0.05, yields=yields)
+    writer = Writer(transact, pause_s=20, yields=yields)
     writer.post(lambda: 1)
     assert await asyncio.to_thread(begun.wait, 20)
     writer.post(lambda: 2)
+    began_at = time.monotonic()
     goes_on.set()
     await until(lambda: writer._pause is not None)
     writer.post(lambda: 3)
-    urgent = asyncio.create_task(writer.write(lambda: 4))
-    await asyncio.sleep(0)
-    assert yields == (writer._pause is not None)
 
-    assert 4 == await asyncio.wait_for(urgent, 10)
+    assert 4 == await asyncio.wait_for(writer.write(lambda: 4), 10)
     assert [1, 3] == sizes
+    assert not yields or time.monotonic() - began_at > 0.03
+    await asyncio.wait_for(writer.close(lambda: None), 20)
+
+
+async def test_work_waits_for_more_only_if_that_comes_fast(monkeypatch):
+    sizes: list[int] = []
+
+    def transact(works: Sequence[Callable[[], Any]]) -> list[Any]:
+        sizes.append(len(works))
+        return do_all(works)
+
+    writer = Writer(transact, pause_s=20)
+    writer.post(lambda: 1)
+    await until(writer._idle.is_set)
+    await asyncio.sleep(2 * writers.EACH_S)
+    writer.post(lambda: 2)
+    monkeypatch.setattr(writers, "EACH_S", 20)
+    await until(writer._idle.is_set, limit_s=10)
+    writer.post(lambda: 3)
+    await asyncio.sleep(0.02)
+
+    assert [1, 1] == sizes
+    assert 4 == await asyncio.wait_for(writer.write(lambda: 4), 10)
+    assert [1, 1, 2] == sizes
     await asyncio.wait_for(writer.close(lambda: None), 20)
 
 

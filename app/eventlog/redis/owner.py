@@ -56,8 +56,11 @@ from .scripts import (
     running_key,
 )
 
-GATHER_S = 0.005
-"""The time between two writes in which events gather, if no append waits."""
+GATHER_S = 0.01
+EACH_S = 0.001
+"""Events gather between two writes if no append waits, and if they come faster than one in
+`EACH_S`, on average: for that time for each batch of the write before, at most `GATHER_S`.
+"""
 
 STREAMS_AT_ONCE = 100
 BYTES_AT_ONCE = 2**22
@@ -120,8 +123,9 @@ class Owner:
         self._due = asyncio.Event()
         self._gathering: asyncio.TimerHandle | None = None
         """Sets `_due` for events that no append waits for."""
-        self._written_at = 0.0
-        """When the last write began, by the clock of the event loop."""
+        self._gathered = 0
+        """Batches for the next write."""
+        self._gather_until = 0.0
         self._renewal_due = asyncio.Event()
         self._tasks = Supervisor()
         self.taken_over: OrderedDict[str, ServiceError] = OrderedDict()
@@ -348,11 +352,12 @@ class Owner:
             local.ended_at = batch.at
             local.settlement = settlement or NOTHING
         self._dirty[local.stream] = local
+        self._gathered += 1
         if done is not None:
             self._due.set()
         elif self._gathering is None:
             loop = asyncio.get_running_loop()
-            self._gathering = loop.call_at(self._written_at + GATHER_S, self._due.set)
+            self._gathering = loop.call_at(self._gather_until, self._due.set)
         if self._link.away or self.refused:
             self._show_first(local)
 
@@ -419,8 +424,9 @@ class Owner:
                 self._gathering = None
             if self._link.away:
                 continue  # until `rewrite`
-            self._written_at = asyncio.get_running_loop().time()
             streams, self._dirty = self._dirty, {}
+            pause_s, self._gathered = min(GATHER_S, EACH_S * self._gathered), 0
+            self._gather_until = asyncio.get_running_loop().time() + pause_s
             try:
                 while streams:
                     await self._write(streams)

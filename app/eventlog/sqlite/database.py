@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from ...events import Event, StreamEnd, decode, encode
+from ...events import Event, StreamEnd, decode, encode_lines
 from ...ledger.accounts import NOTHING, LimitReached
 from ..contract import ChatBusy, Claim, LogState, LogUnusable
 from ..listing import ListedStream, ListPosition, pack_listing, place, unpack_listing
@@ -752,4 +752,4 @@ class Database:
 
 def _pack(events: Iterable[Event]) -> bytes:
     """Encode events as JSON, one a line."""
-    return b"\n".join(map(encode, events))
+    return encode_lines(events)[:-1]

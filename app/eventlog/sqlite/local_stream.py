@@ -68,6 +68,7 @@ class LocalStream:
         "key",
         "last",
         "size",
+        "stream",
         "strict",
         "write_error",
     )
@@ -76,6 +77,7 @@ class LocalStream:
         self, key: int, entry: Entry, *, bound: bool, size: int, strict: bool = False
     ) -> None:
         self.key = key
+        self.stream = entry.info.id
         self.entry = entry
         self.bound = bound
         """Whether it has an idempotency key."""
@@ -95,10 +97,6 @@ class LocalStream:
         self.filing = False
         self.closing: Closing
         """Of a stream whose end is in memory only."""
-
-    @property
-    def stream(self) -> str:
-        return self.entry.info.id
 
     def events(self) -> list[Event]:
         """Return all events that were taken, committed or not."""

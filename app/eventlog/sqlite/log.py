@@ -81,11 +81,9 @@ SWEEP_S = 30
 MAX_UNWANTED = 10_000
 """How many streams are remembered that the file failed to remove; a restart removes any more."""
 
-PAUSE_S = 0.002
-"""The pause between two commits if tokens wait for the second.
-
-Those of other streams join it, which saves a tenth of a token's cost under load. One of several
-processes always pauses, so that others get their turn.
+PAUSE_S = 0.01
+"""The most between the begins of two commits, in which tokens gather: a commit takes 0.2 ms of
+CPU, a token in it 0.02 ms.
 """
 
 LOOK_AFTER_S = 1.0

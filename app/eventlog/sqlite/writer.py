@@ -18,6 +18,12 @@ from ..tail import resolve
 STUCK_S = 15.0
 """Work that takes so long hangs: no lock is waited for longer."""
 
+EACH_S = 0.001
+"""Work waits for more if that comes faster, on average: at lighter loads each is done at once."""
+
+YIELD_S = 0.002
+"""The pause of one of several processes, so that others get their turn."""
+
 T = TypeVar("T")
 Work = Callable[[], Any]
 Then = Callable[[Any, BaseException | None], None]
@@ -87,9 +93,10 @@ class _Thread:
 class Writer:
     """Runs work in its thread; `transact` does a list of it in one transaction.
 
-    `explain` converts the error of a failed transaction to the one that `write` raises. Between
-    two transactions, if work waits for the second, it pauses for `pause_s`, so that more can join:
-    unless some of it is urgent, or, with `yields`, always.
+    `explain` converts the error of a failed transaction to the one that `write` raises. Unless
+    some work is urgent, a transaction begins a while after the one before, so that more can join:
+    `EACH_S` for each work of that one, at most `pause_s`. With `yields`, `YIELD_S` are between
+    any two if work waits for the second.
     """
 
     def __init__(
@@ -106,6 +113,7 @@ class Writer:
         self._yields = yields
         self._pause: asyncio.TimerHandle | None = None
         self._urgent = False
+        self._gather_until = self._yield_until = 0.0
         self._thread = _Thread("event-log")
         self._waiting: list[_Job] = []
         self._idle = asyncio.Event()
@@ -123,13 +131,16 @@ class Writer:
         self._urgent = self._urgent or urgent
         if self._idle.is_set():
             self._idle.clear()
-        elif urgent and self._pause is not None and not self._yields:
+            self._schedule()
+        elif urgent and self._pause is not None:
             self._pause.cancel()
-            self._pause = None
-        else:
-            return
-        # In the next turn of the loop, when all other work of this one has joined.
-        asyncio.get_running_loop().call_soon(self._start)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        """Start the next transaction when it is due, and all other work of this turn has joined."""
+        due = 0 if self._urgent else self._gather_until
+        loop = asyncio.get_running_loop()
+        self._pause = loop.call_at(max(due, self._yield_until), self._start)
 
     def post(self, work: Work) -> None:
         """Put work into the next transaction; a failure is logged and has no other effect."""
@@ -175,6 +186,8 @@ class Writer:
     def _start(self) -> None:
         jobs, self._waiting = self._waiting, []
         self._pause, self._urgent = None, False
+        began_at = asyncio.get_running_loop().time()
+        self._gather_until = began_at + min(self._pause_s, EACH_S * len(jobs))
         works = [job.work for job in jobs]
         try:
             self._thread.do(partial(self._transact, works), partial(self._finish, jobs))
@@ -202,11 +215,10 @@ class Writer:
     def _go_on(self) -> None:
         if not self._waiting:
             self._idle.set()
-        elif self._pause_s and (self._yields or not self._urgent):
-            loop = asyncio.get_running_loop()
-            self._pause = loop.call_later(self._pause_s, self._start)
-        else:
-            self._start()
+            return
+        if self._yields:
+            self._yield_until = asyncio.get_running_loop().time() + YIELD_S
+        self._schedule()
 
     async def _do(self, work: Callable[[], T]) -> T:
         """Do work in the thread."""
