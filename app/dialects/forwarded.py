@@ -201,32 +201,28 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
     model = parse_part(fields.get("model", Raw(b"null")), path="model") or call.model
     if not model:
         raise _without_model()
-    counts = [
-        convert_body(parse_part(raw, path=name[:80]), ResultCount, path=name[:80]) or 1
-        for name, raw in fields.items()
-        if plain_name(name) in CHOICES
-    ]
-
-    extras = {
-        name: parse_part(raw, path=name[:80])
-        for name, raw in fields.items()
-        if name not in call.fields
-    }
+    extras: dict[str, Any] = {}
+    results = 1
+    for name, raw in fields.items():
+        if name not in call.fields:
+            extras[name] = parse_part(raw, path=name[:80])
+        if plain_name(name) in CHOICES:
+            number = convert_body(parse_part(raw, path=name[:80]), ResultCount, path=name[:80])
+            results = max(results, number or 1)
 
     def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
         # Encode the checked extras: hosts disagree on which of two equal names counts.
         sent = fields | extras | {"model": model}
-        out = frozenset(dropped)
-        return "application/json", msgspec.json.encode(
-            {name: value for name, value in sent.items() if name not in out}
-        )
+        for name in dropped:
+            sent.pop(name, None)
+        return "application/json", msgspec.json.encode(sent)
 
     return ForwardedRequest(
         call,
         convert_body(model, str, path="model"),
         extras,
         input_tokens=estimate_text(body),
-        output_tokens=call.output_tokens * max(counts, default=1),
+        output_tokens=call.output_tokens * results,
         render=render,
         texts=lambda: [body.decode()],
         with_texts=lambda texts: parse_json(call, texts[0].encode()),

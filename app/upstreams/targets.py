@@ -241,7 +241,7 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
             **({} if upstream.keepalive else {"connection": "close"}),
             **({"content-type": "application/json"} if content else {}),
             **UPSTREAM_FORMATS[upstream.dialect].headers,
-            **{name.lower(): value for name, value in upstream.headers.items()},
+            **upstream.headers,
             **await upstream.credentials.headers(method, parsed.text, content),
         },
     )
