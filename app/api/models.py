@@ -58,14 +58,9 @@ def _render(found: Sequence[Listed], globs: tuple[str, ...] | None, anthropic: b
     if not anthropic:
         rows = [_encode(render_openai(*one)) for one in usable]
         return _encode({"object": "list", "data": rows})
-    return _encode(
-        {
-            "data": [_encode(render_anthropic(one.name, one.about)) for one in usable],
-            "has_more": False,
-            "first_id": usable[0].name if usable else None,
-            "last_id": usable[-1].name if usable else None,
-        }
-    )
+    rows = [_encode(render_anthropic(one.name, one.about)) for one in usable]
+    first, last = (usable[0].name, usable[-1].name) if usable else (None, None)
+    return _encode({"data": rows, "has_more": False, "first_id": first, "last_id": last})
 
 
 def _encode(value: dict[str, object]) -> msgspec.Raw:

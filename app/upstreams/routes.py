@@ -145,17 +145,6 @@ Lists = Mapping[str, Mapping[str, ModelFacts]]
 """The models of each upstream that was queried."""
 
 
-class _Listing:
-    """The list of models, and what it was made of."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.models = ModelList()
-        self.sources: object = None
-        self.fresh_until = 0.0
-        """Prices depend on the time of day."""
-
-
 class Breakers:
     """The breakers of recently used targets by name, shared by all routes."""
 
@@ -252,7 +241,9 @@ class Upstreams:
             or (passthrough and not upstream.models)
             or not upstream.prefixed
         ]
-        self._listing = _Listing()
+        self._sources: object = None
+        """What the list of models was made of."""
+        self._made: asyncio.Future[ModelList]
         self.default_model = default_model or self._first_default()
 
     def become(self, other: "Upstreams") -> None:
@@ -469,15 +460,13 @@ class Upstreams:
         """
         lists = await self._fetch_lists(client)
         names = [] if self._cassettes is None else await asyncio.to_thread(self._cassettes)
-        listing, now = self._listing, asyncio.get_running_loop().time()
-        async with listing.lock:  # 10,000 models take 60 ms
-            if listing.sources != (lists, names, price_of) or now >= listing.fresh_until:
-                # In a thread and of a copy: a reload may replace the routes meanwhile.
-                listing.models = await asyncio.to_thread(
-                    copy(self)._list_models, lists, names, price_of
-                )
-                listing.sources, listing.fresh_until = (lists, names, price_of), now + LIST_S
-            return listing.models
+        # Prices depend on the time of day.
+        sources = (lists, names, price_of, asyncio.get_running_loop().time() // LIST_S)
+        if self._sources != sources:
+            # In a thread, and of a copy: a reload may replace the routes meanwhile.
+            work = asyncio.to_thread(copy(self)._list_models, lists, names, price_of)
+            self._sources, self._made = sources, asyncio.ensure_future(work)
+        return await asyncio.shield(self._made)
 
     async def _fetch_lists(self, client: HttpClient) -> Lists:
         """Query the upstreams whose model lists add facts to the settings."""

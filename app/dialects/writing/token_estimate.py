@@ -49,7 +49,6 @@ from ...requests import (
     ReasoningPart,
     RefusalPart,
     TextPart,
-    Tool,
     ToolMessage,
     VideoPart,
 )
@@ -88,23 +87,19 @@ def estimate_tokens(chat: ChatRequest) -> int:
     total = REQUEST + MESSAGE * len(chat.messages)
     for message in chat.messages:
         content = message.content
-        if type(content) is str and content.isascii():
-            total += -(-len(content) // 4)
+        if isinstance(content, str):
+            total += -(-len(content) // 4) if content.isascii() else estimate_text(content)
         else:
-            total += estimate_text(content) if isinstance(content, str) else _parts(content or ())
+            total += sum(map(_part, content or ()))
         if type(message) is AssistantMessage:
             total += _assistant(message)
         if not isinstance(message, ToolMessage) and message.name:
             total += estimate_text(message.name)
     if chat.tools or chat.client_body is not None:
         total += _tools(chat)
-    if chat.response_format is not None:
-        total += estimate_text(msgspec.json.encode(chat.response_format))
-    if chat.provider_options:
-        # Provider options may contain documents, or a conversation.
-        total += estimate_text(msgspec.json.encode(chat.provider_options))
-    if chat.extras:
-        total += estimate_text(msgspec.json.encode(chat.extras))
+    # Provider options may contain documents, or a conversation.
+    for fields in filter(None, (chat.response_format, chat.provider_options, chat.extras)):
+        total += estimate_text(msgspec.json.encode(fields))
     body = chat.client_body
     if body is not None and (
         body.untranslatable or body.ignored or body.unsupported or body.shortened
@@ -237,10 +232,6 @@ def _assistant(message: AssistantMessage) -> int:
     return total
 
 
-def _parts(parts: Iterable[Any]) -> int:
-    return sum(map(_part, parts))
-
-
 def _part(part: Any) -> int:
     match part:
         case TextPart() | ReasoningPart():
@@ -275,8 +266,5 @@ def _tools(chat: ChatRequest) -> int:
     if isinstance(listed, list) and listed:
         # The client's tools may have fields that the chat request lacks.
         return TOOLS + TOOL * len(listed) + estimate_text(msgspec.json.encode(listed))
-    return TOOLS + sum(map(_tool, chat.tools)) if chat.tools else 0
-
-
-def _tool(tool: Tool) -> int:
-    return TOOL + estimate_text(msgspec.json.encode(tool))
+    sizes = [TOOL + estimate_text(msgspec.json.encode(tool)) for tool in chat.tools or ()]
+    return TOOLS + sum(sizes) if sizes else 0

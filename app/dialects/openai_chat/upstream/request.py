@@ -207,7 +207,11 @@ def render_request(
         if isinstance(message, AssistantMessage):
             _edit_assistant(message, rendered, quirks=quirks)
     # An assistant message of reasoning only may become empty, which hosts reject.
-    kept = [one for one in body["messages"] if one["content"] or _has_content(one)]
+    kept = [
+        one
+        for one in body["messages"]
+        if one["content"] or one["role"] != "assistant" or len(one) > 2
+    ]
     body["messages"] = kept or body["messages"]
     if body["messages"][-1]["role"] == "assistant":
         _mark_prefill(body, quirks=quirks)
@@ -306,13 +310,6 @@ def _refuse(part: Any) -> str:
     if isinstance(part, FilePart) and part.file.url:
         return "a file by its URL (send a data: URL)"
     return name_image(part, IMAGES)
-
-
-def _has_content(rendered: dict[str, Any]) -> bool:
-    """Return whether a message is not an empty assistant message."""
-    if rendered["role"] != "assistant" or rendered["content"]:
-        return True
-    return len(rendered) > 2  # fields besides role and content
 
 
 def _takes_name(message: Message, *, quirks: Quirks) -> bool:
