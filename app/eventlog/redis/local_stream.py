@@ -9,6 +9,7 @@ from ...events import Event, encode
 from ...ledger.accounts import NOTHING, Grant
 from ..entries import Entry
 from .accounts import pack_settlement
+from .scripts import log_key, meta_key
 
 EVENTS_AT_ONCE = 1000
 """The limit of events of one stream in one script."""
@@ -45,7 +46,9 @@ class LocalStream:
         "entry",
         "epoch",
         "grant",
+        "is_strict",
         "keys",
+        "own_keys",
         "placed",
         "server",
         "settlement",
@@ -56,7 +59,10 @@ class LocalStream:
 
     def __init__(self, stream: str, entry: Entry) -> None:
         self.stream = stream
+        self.own_keys = (meta_key(stream), log_key(stream))
         self.entry = entry
+        self.is_strict = bool(entry.info.takeover)
+        """Whether readers see nothing that Redis lacks: another process may go on with it."""
         self.epoch = 1
         """How many processes have produced it."""
         self.server = b""
@@ -78,11 +84,6 @@ class LocalStream:
         """Done once Redis has the end: see `Placed`."""
         self.keys: dict[str, str] = {}
         """The keys of Redis that lead to the stream, with their values."""
-
-    @property
-    def is_strict(self) -> bool:
-        """Whether readers see nothing that Redis lacks: another process may go on with it."""
-        return bool(self.entry.info.takeover)
 
     def settle(self, error: RelayError | None = None) -> None:
         """Wake waiting producers: Redis has all events, or with an error, will have none more."""
@@ -114,15 +115,18 @@ class LocalStream:
 
     def unsent(self, most: int) -> list[bytes]:
         """Encode the next events that Redis lacks, about `most` bytes."""
+        shown, acked = self.entry.events, self.acked
+        events = shown[acked : acked + EVENTS_AT_ONCE]
+        skipped = max(acked - len(shown), 0)
+        for batch in self.batches:
+            events += batch.events[skipped:]
+            skipped = max(skipped - len(batch.events), 0)
+            if len(events) >= EVENTS_AT_ONCE:
+                break
         written: list[bytes] = []
-        size = 0
-        shown = self.entry.events
-        skipped = self.acked
-        for events in (shown, *(batch.events for batch in self.batches)):
-            for event in events[skipped : skipped + EVENTS_AT_ONCE]:
-                if size >= most or len(written) >= EVENTS_AT_ONCE:
-                    return written
-                written.append(encode(event))
-                size += len(written[-1])
-            skipped = max(skipped - len(events), 0)
+        for event in events[:EVENTS_AT_ONCE]:
+            written.append(encode(event))
+            most -= len(written[-1])
+            if most <= 0:
+                break
         return written

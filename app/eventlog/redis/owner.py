@@ -50,7 +50,6 @@ from .scripts import (
     TAKE,
     idempotency_key,
     is_claim,
-    log_key,
     meta_key,
     name_key,
     running_key,
@@ -245,9 +244,7 @@ class Owner:
         kept = pack_info(facts) if reserve and facts is not info else b""
         listed = pack_listing(info) if info.owner else b""
         parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, listed, *bonds]
-        return self._link.run(
-            CREATE, [meta_key(local.stream), log_key(local.stream), *keys], *parts
-        )
+        return self._link.run(CREATE, [*local.own_keys, *keys], *parts)
 
     async def take(self, orphan: Orphan, *, epoch: int) -> bool:
         """Go on with an orphaned stream that was read in this epoch; return whether it is ours.
@@ -270,8 +267,7 @@ class Owner:
         parts += [lease.running_ms, local.server]
         taken = False
         try:
-            keys = [meta_key(stream), log_key(stream), OWNERS]
-            taken = bool(await self._link.run(TAKE, keys, *parts))
+            taken = bool(await self._link.run(TAKE, [*local.own_keys, OWNERS], *parts))
         finally:
             if taken:
                 self.streams[stream] = local
@@ -302,7 +298,7 @@ class Owner:
     def _send_abandoned(self, local: LocalStream) -> None:
         lease = self._lease
         claims = [(key, value) for key, value in local.keys.items() if is_claim(value)]
-        keys = [meta_key(local.stream), log_key(local.stream), *(key for key, _ in claims)]
+        keys = [*local.own_keys, *(key for key, _ in claims)]
         parts: list[Part] = [lease.owner, repr(self._wall()), lease.log_ms, lease.meta_ms]
         parts += [encode(NEVER_BEGAN), *(value for _, value in claims)]
         done = self._link.run(ABANDON, keys, *parts)
@@ -467,7 +463,7 @@ class Owner:
         size = 0
         for local in streams.values():
             written = local.unsent(BYTES_AT_ONCE)
-            keys += (meta_key(local.stream), log_key(local.stream))
+            keys += local.own_keys
             ending = local.ending(len(written), lease.queues)
             parts += (local.epoch, local.acked + 1, ending, len(written))
             parts += written
@@ -589,7 +585,7 @@ class Owner:
 
     async def _renew(self, streams: Sequence[LocalStream], *, ms: int) -> None:
         lease = self._lease
-        keys = [make(local.stream) for local in streams for make in (meta_key, log_key)]
+        keys = [key for local in streams for key in local.own_keys]
         parts: list[Part] = [lease.owner, ms, lease.running_log_ms, lease.running_ms]
         for local in streams:
             parts += (local.epoch, local.server)
