@@ -12,8 +12,8 @@ import { SeseragiError } from './seseragi.js';
 
 /**
  * An answer that is being given: its request until the stream's id is known, and the cursor
- * behind the parts of its message, which has the id `key`.
- * @typedef {{key: string, stream: string|null, cursor: string|null, request: import('./seseragi.d.ts').ChatRequest|null, step: number, isStopping?: boolean}} Turn
+ * behind the parts of its message, which has the id `key`. One that another device has asked for `isElsewhere`.
+ * @typedef {{key: string, stream: string|null, cursor: string|null, request: import('./seseragi.d.ts').ChatRequest|null, step: number, isStopping?: boolean, isElsewhere?: boolean}} Turn
  */
 
 /** What is stored: by which tab, and its number among all revisions. @typedef {{tab?: string, revision: number, messages: ChatMessage[], turn: Turn|null}} Kept */
@@ -29,6 +29,8 @@ export class Keeper {
 
   /** Of the record; null until the owner is known. @type {string|null} */
   #key = null;
+  /** The owner, if that is somebody: a key may be shared by all users. @type {string|undefined} */
+  #user;
   #id;
 
   /** @param {string} id of the conversation @param {() => ClientStorage|(() => ClientStorage|null|undefined)|undefined} find */
@@ -41,14 +43,20 @@ export class Keeper {
     return this.#key !== null;
   }
 
-  /** Use the records of an owner, and of nobody else. @param {string|undefined} owner undefined where nobody is signed in */
-  open(owner) {
+  /**
+   * Use the records of an owner, and of nobody else: of a named one, else of who has the credential.
+   * @param {string|undefined} named @param {string|null} credential
+   */
+  open(named, credential) {
+    this.#user = named ?? (credential === null ? undefined : userOf(credential));
+    const owner = this.#user ?? credential ?? undefined;
     this.#key = `seseragi.${this.#id}${owner === undefined ? '' : `@${digest(owner)}`}`;
   }
 
   /** Forget the owner, and whatever was read. */
   close() {
     this.#key = this.error = null;
+    this.#user = undefined;
     this.#base = { revision: -1 };
     this.#isRead = false;
   }
@@ -124,7 +132,16 @@ export class Keeper {
 
   /** Under which name tabs share the reading of a turn; null where they cannot. @param {Turn} turn */
   nameOf({ key }) {
-    return this.storage && globalThis.navigator?.locks && globalThis.BroadcastChannel ? `${this.#key}.${key}` : null;
+    return this.#isShared ? `${this.#key}.${key}` : null;
+  }
+
+  /** Under which name tabs share the watch of the owner's streams; null where they cannot. @param {string} streamsUrl */
+  watchName(streamsUrl) {
+    return this.#isShared && this.#user !== undefined ? `seseragi.watch@${digest(JSON.stringify([streamsUrl, this.#user]))}` : null;
+  }
+
+  get #isShared() {
+    return this.storage && globalThis.navigator?.locks && globalThis.BroadcastChannel;
   }
 
   /** Run something in one tab, where several have this conversation. @param {() => Promise<void>} run @param {boolean} isOwn */
@@ -157,17 +174,14 @@ export class Keeper {
   }
 }
 
-/**
- * Whose a credential is: the owner that a client secret or another JWT names, else that of this very credential.
- * @param {string} credential
- */
-export function ownerOf(credential) {
+/** Whose a credential is, if it is a client secret or another JWT that names a user. @param {string} credential */
+export function userOf(credential) {
   try {
     const [, claims = ''] = /^(?:ek_)?[\w-]+\.([\w-]+)\.[\w-]+$/.exec(credential) ?? [];
     const { iss, tenant, user, sub } = JSON.parse(atob(claims.replaceAll('-', '+').replaceAll('_', '/')));
     if (user || sub) return JSON.stringify([iss, tenant, user || sub]);
   } catch {} // it names none
-  return credential;
+  return undefined;
 }
 
 /** 64 bits (FNV-1a, with two primes): neither a name nor a credential is stored. @param {string} text */

@@ -367,6 +367,9 @@ export function abortError(message: string): Error;
 /** `signal.throwIfAborted()`, also for signals without it, as those of React Native. */
 export function throwIfAborted(signal: AbortSignal | undefined): void;
 
+/** The URL of the streams beside that of the chat: `v1/streams` besides `v1/chat`. */
+export function besides(url?: string): string;
+
 /** Read what is sent as a credential; null where none is. That of a function is fetched as for a request, and for all of them. */
 export function readCredential(credential: CallOptions['credential']): string | Promise<string> | null;
 
@@ -399,6 +402,8 @@ export interface WatchOptions extends CallOptions {
   after?: string;
   /** Silence after which a connection counts as lost, by default 45 s. */
   stallMs?: number;
+  /** How many attempts to connect again may fail in a row: any number. */
+  maxAttempts?: number;
 }
 
 /** Watch the streams of who asks, on all devices, until the signal is aborted or the loop is left. */

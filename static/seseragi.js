@@ -1041,8 +1041,8 @@ export class ChatStream extends EventTarget {
   }
 }
 
-/** Where the streams are, seen from where the chat is: `v1/streams` besides `v1/chat`. @param {string} url */
-function besides(url) {
+/** Where the streams are, seen from where the chat is: `v1/streams` besides `v1/chat`. @param {string} [url] */
+export function besides(url = CHAT_URL) {
   const path = url.replace(/[?#].*$/s, '');
   if (/(^|\/)chat$/.test(path)) return path.replace(/chat$/, 'streams');
   return /^https?:/i.test(path) ? new URL('/v1/streams', path).href : '/v1/streams';
@@ -1124,15 +1124,16 @@ export async function listStreams({ streamsUrl = besides(CHAT_URL), status, meta
 
 /**
  * Watch the streams of who asks: their starts and ends, and with `events` what they say, over any
- * number of connections. It ends only by its signal, when the loop is left, or when it is refused.
+ * number of connections. It ends only by its signal, when the loop is left, when it is refused, or
+ * after `maxAttempts` in vain.
  * @param {WatchOptions} [options]
  * @returns {AsyncGenerator<Watched, void, void>}
  */
-export async function* watchStreams({ streamsUrl = besides(CHAT_URL), metadata, events, after = '', stallMs = STALL_MS, ...options } = {}) {
+export async function* watchStreams({ streamsUrl = besides(CHAT_URL), metadata, events, after = '', stallMs = STALL_MS, maxAttempts = Infinity, ...options } = {}) {
   const query = new URLSearchParams({ ...(metadata && { metadata }), ...(events && { events: 'true' }) });
   const fixed = { accept: 'text/event-stream' };
   for (let retryMs = RETRY_MS, failures = 0; ; failures += 1) {
-    let connection, askedMs = 0;
+    let connection, failure;
     try {
       const response = await call(`${streamsUrl}/watch?${query}`, {}, { ...fixed, 'last-event-id': after || undefined }, options);
       const opened = connection = new Connection(response);
@@ -1148,14 +1149,16 @@ export async function* watchStreams({ streamsUrl = besides(CHAT_URL), metadata, 
         }
       }
       retryMs = connection.retryMs ?? retryMs;
+      failure = lost(0, connection.about);
     } catch (error) {
       throwIfAborted(options.signal);
       if (!(error instanceof SeseragiError && mayPass(error))) throw error;
-      askedMs = (error.retryAfterS ?? 0) * 1000;
+      failure = error;
     } finally {
       await connection?.close();
     }
-    const waitMs = Math.max(askedMs, Math.min(retryMs * 2 ** failures, LONGEST_DELAY_MS) * (1 + Math.random()) / 2);
+    if (failures >= maxAttempts) throw failure;
+    const waitMs = Math.max((failure.retryAfterS ?? 0) * 1000, Math.min(retryMs * 2 ** failures, LONGEST_DELAY_MS) * (1 + Math.random()) / 2);
     await unlessAborted(new Promise((resolve) => { setTimeout(resolve, Math.min(waitMs, LONGEST_TIMEOUT_MS)); }), options.signal);
   }
 }

@@ -1,56 +1,69 @@
 /**
  * One reader of an answer in a browser, which has six connections to a site over HTTP/1.1. A part of store.js.
  *
- * The tab with the lock reads, and tells the others each event. Who misses some, such as a page that is loaded while it is read, takes the lock and reads on from its own cursor.
+ * The tab that leads reads, and tells the others each event. Who misses some, such as a page that is loaded while it is read, leads and reads on from its own cursor.
+ * Once the watch of the owner's streams has come to the cursor, nobody reads: the watch tells.
  *
  * @module
  */
 
 import { abortError } from './seseragi.js';
+import { Tabs } from './tabs.js';
 
 /** @typedef {import('./seseragi.d.ts').Received} Received */
+/** @typedef {import('./watch.js').OwnerWatch} OwnerWatch */
 
-const SILENCE_MS = 4000; // without a word of the reader it is asked, and then replaced: its tab may be frozen
 const ENDING_MS = 100; // the lock outlives the end by so long, of which the others hear first
+const HIDDEN_MS = 5000; // so long a hidden page waits for a watch that is down: its connections are the watch's first
 
 /** @param {string|null|undefined} id */
 const numberOf = (id) => Number(/\d+$/.exec(id ?? '')?.[0] ?? 0);
 
+/** @param {string|null} id */
+const streamOf = (id) => id?.slice(0, id.lastIndexOf('.'));
+
 export class SharedReading extends EventTarget {
   /** What reads in this tab. @type {import('./seseragi.d.ts').ChatStream|null} */
   #stream = null;
-  /** What another tab has read. @type {Received[]} */
+  /** What another tab has read, or the watch. @type {Received[]} */
   #heard = [];
-  #name;
   #begin;
   #cursor;
-  #channel;
+  #tabs;
+  #watch;
+  #isWatched = false; // the watch tells all that comes after the cursor
+  #isStopping = false;
   /** @type {{reason: unknown}|null} */
   #left = null;
   #ended = false;
-  #pending = new AbortController();
-  #release = () => {};
   #wake = () => {};
-  /** @type {ReturnType<typeof setTimeout>|undefined} */
-  #timer;
 
   /**
    * @param {string} name of the answer, the same in all tabs
    * @param {(after: string|null) => import('./seseragi.d.ts').ChatStream} begin
    * @param {string|null} after
    * @param {boolean} isOwn whether it was asked for or found in this tab, and is not followed
+   * @param {OwnerWatch|null} [watch]
    */
-  constructor(name, begin, after, isOwn) {
+  constructor(name, begin, after, isOwn, watch = null) {
     super();
-    this.#name = name;
     this.#begin = begin;
     this.#cursor = after;
-    this.#channel = new BroadcastChannel(name);
-    this.#channel.onmessage = ({ data }) => this.#hear(data);
-    globalThis.document?.addEventListener('visibilitychange', this.#see);
-    if (isOwn) return void this.#lead();
-    this.#ask();
-    this.#take();
+    this.#watch = watch;
+    this.#tabs = new Tabs(name, {
+      lead: () => { if (!this.#isWatched) this.#read(); },
+      yield_: () => this.#drop(),
+      state: () => ({}),
+      hear: ({ received }) => this.#hear(received),
+      see: () => { if (!this.#stream && !this.#isWatched) this.#lead(); },
+      isAwaited: () => !this.#isWatched,
+    });
+    watch?.addReader(this.#follow);
+    if (isOwn) this.#tabs.lead();
+    else {
+      this.#tabs.follow();
+      this.#compare();
+    }
   }
 
   get readyState() { return this.#stream?.readyState ?? 'open'; }
@@ -73,8 +86,9 @@ export class SharedReading extends EventTarget {
             for await (const received of stream) {
               if (numberOf(received.id) <= numberOf(this.#cursor)) continue;
               this.#cursor = received.id;
-              this.#channel.postMessage({ received });
+              this.#tabs.post({ received });
               yield received;
+              this.#compare();
             }
             this.#ended = true;
           } catch (error) {
@@ -88,9 +102,10 @@ export class SharedReading extends EventTarget {
   }
 
   async cancel() {
+    this.#isStopping = true; // who stops it reads its end
     if (!this.#stream) {
       const begun = new Promise((resolve) => { this.addEventListener('statechange', resolve, { once: true }); });
-      this.#lead(); // who stops it reads its end
+      this.#lead();
       await begun;
       await new Promise((resolve) => { setTimeout(resolve); }); // its loop has begun then
     }
@@ -101,70 +116,81 @@ export class SharedReading extends EventTarget {
     if (this.#left) return;
     this.#left = { reason };
     this.#stream?.disconnect(reason);
-    clearTimeout(this.#timer);
-    globalThis.document?.removeEventListener('visibilitychange', this.#see);
-    this.#channel.close();
-    this.#pending.abort();
-    setTimeout(this.#release, this.#ended ? ENDING_MS : 0);
+    this.#watch?.removeReader(this.#follow);
+    this.#tabs.close(this.#ended ? ENDING_MS : 0);
     this.#wake();
   }
 
-  // A page that is seen again trusts no other's connection: a hidden page does not learn that its own is dead.
-  #see = () => { if (globalThis.document.visibilityState === 'visible' && !this.#stream) this.#lead(); };
-
-  /** Read now, and not another tab. */
+  /** Read in this tab, and not by the watch. */
   #lead() {
-    this.#read();
-    this.#take(true);
-  }
-
-  /** Read once no other tab does, or instead of it. @param {boolean} [steal] */
-  #take(steal = false) {
-    this.#pending.abort();
-    const pending = this.#pending = new AbortController();
-    const isCurrent = () => !this.#left && pending === this.#pending;
-    globalThis.navigator.locks.request(this.#name, steal ? { steal } : { signal: pending.signal }, () => {
-      if (!isCurrent()) return undefined;
-      if (!this.#stream) this.#read();
-      this.#channel.postMessage({});
-      return new Promise((resolve) => { this.#release = () => resolve(undefined); });
-    }).catch(() => {
-      if (!isCurrent()) return;
-      const taken = this.#stream; // by another tab
-      this.#stream = null;
-      taken?.disconnect();
-      this.#take();
-      this.#ask();
-    });
+    this.#isWatched = false;
+    this.#tabs.lead();
   }
 
   #read() {
-    clearTimeout(this.#timer);
     this.#stream = this.#begin(this.#cursor);
     this.#stream.addEventListener('statechange', () => this.dispatchEvent(new Event('statechange')));
+    this.#turnTo();
+    this.#compare();
+  }
+
+  #drop() {
+    const stream = this.#stream;
+    this.#stream = null;
+    stream?.disconnect();
+  }
+
+  /** Say that something else reads now. */
+  #turnTo() {
     this.dispatchEvent(new Event('statechange'));
     this.#wake();
   }
 
-  /** Ask whether there is a reader, now or after a silence. */
-  #ask(isNow = true) {
-    if (isNow) this.#channel.postMessage({ isAsked: true });
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => (isNow ? this.#lead() : this.#ask()), SILENCE_MS);
+  /** @param {Received} [received] */
+  #hear(received) {
+    const [at, last] = [numberOf(received?.id), numberOf(this.#cursor)];
+    if (this.#isWatched) return;
+    if (at > last + 1) return this.#lead(); // some were missed
+    if (received && at > last) this.#take(received);
   }
 
-  /** @param {{received?: Received, isAsked?: boolean}} message of another tab */
-  #hear({ received, isAsked }) {
-    if (this.#stream) {
-      if (isAsked) this.#channel.postMessage({});
-    } else if (!isAsked) {
-      const [at, last] = [numberOf(received?.id), numberOf(this.#cursor)];
-      if (at > last + 1) return this.#lead(); // some were missed
-      this.#ask(false);
-      if (!received || at <= last) return;
-      this.#cursor = received.id;
-      this.#heard.push(received);
-      this.#wake();
+  /** @param {Received} received */
+  #take(received) {
+    this.#cursor = received.id;
+    this.#heard.push(received);
+    this.#wake();
+  }
+
+  // ---- The watch
+
+  /** Leave the reading to the watch, if that is not behind. */
+  #compare() {
+    const stream = streamOf(this.#cursor);
+    if (stream) this.#follow({ stream, number: this.#watch?.numberOf(stream) });
+  }
+
+  /** @param {import('./watch.js').Told} told */
+  #follow = ({ stream, number, event, isDown }) => {
+    if (isDown && this.#isWatched) {
+      setTimeout(() => this.#leaveWatch(), globalThis.document?.visibilityState === 'hidden' ? HIDDEN_MS : 0);
     }
+    if (this.#left || this.#isStopping || number === undefined || stream !== streamOf(this.#cursor)) return;
+    const last = numberOf(this.#cursor);
+    if (number > last + 1 || (number > last && !event)) {
+      if (!this.#stream) this.#lead(); // some were missed; else they come
+      return;
+    }
+    if (number > last) this.#take({ id: `${stream}.${number}`, event: /** @type {any} */ (event), data: JSON.stringify(event) });
+    if (this.#isWatched) return;
+    this.#isWatched = true;
+    this.#drop();
+    this.#turnTo();
+  };
+
+  #leaveWatch() {
+    if (!this.#isWatched || this.#left || this.#watch?.isOpen) return;
+    this.#isWatched = false;
+    if (this.#tabs.isLeader) this.#read();
+    else this.#tabs.ask();
   }
 }

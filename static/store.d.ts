@@ -7,11 +7,15 @@ import type { Tools } from './tools.js';
 export interface ChatStoreOptions extends Omit<ChatOptions, 'signal' | 'storage' | 'storageKey' | 'idempotencyKey'> {
   /** Which conversation it is, among those that are stored: `chat`. */
   id?: string;
-  /** Whose conversations are stored, such as the user's id: by default the owner of the `credential`. */
+  /**
+   * Whose conversations are stored, such as the user's id: by default the owner of the `credential`.
+   * With an owner, or a credential that names a user, all tabs share one watch of the user's streams.
+   */
   owner?: string;
   /**
    * What each request says beside the messages: `{ model: 'demo' }`. Its own `messages`, such as a
    * system message, come before those of the conversation. A function makes the whole request.
+   * An answer to its `chat` that another device asks for is read here too, without the question.
    */
   request?: Partial<ChatRequest> | ((messages: WireMessage[]) => ChatRequest);
   /** What the conversation begins with, where nothing is stored. */

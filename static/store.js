@@ -18,12 +18,13 @@
  */
 
 import { newId } from './ids.js';
-import { Keeper, ownerOf } from './kept.js';
+import { Keeper } from './kept.js';
 import { AnswerParts } from './parts.js';
-import { SeseragiError, abortError, chat, forgetCredential, readCredential, resume } from './seseragi.js';
+import { SeseragiError, abortError, besides, chat, forgetCredential, readCredential, resume } from './seseragi.js';
 import { SharedReading } from './shared.js';
 import { runCall } from './tools.js';
 import { finalCalls, pendingCalls, requestOf, tell, withOutputs } from './turns.js';
+import { OwnerWatch } from './watch.js';
 
 /** @typedef {import('./parts.d.ts').AnswerMessage} AnswerMessage */
 /** @typedef {import('./parts.d.ts').ChatMessage} ChatMessage */
@@ -67,6 +68,12 @@ export class ChatStore {
   /** The questions that wait until the owner is known, and what they have stored. @type {string[]} */
   #pending = [];
   #isReplaced = false; // by `setMessages`, before anything was read
+  /** @type {OwnerWatch|null} */
+  #watch = null;
+  /** The streams that are this page's already. @type {Set<string>} */
+  #known = new Set();
+  /** Those of this conversation that a watch has told of during a turn. @type {string[]} */
+  #noticed = [];
   /** @type {Promise<void>|null} */
   #opening = null;
 
@@ -213,6 +220,7 @@ export class ChatStore {
   };
 
   #empty = () => {
+    this.#closeWatch();
     this.#keeper.close();
     this.setMessages([]);
     this.#isReplaced = false;
@@ -226,7 +234,7 @@ export class ChatStore {
     if (this.#keeper.isOpen || !storage) return true;
     if (this.#opening) return false;
     /** @param {string|null} given */
-    const open = (given) => this.#keeper.open(this.owner ?? (given === null ? undefined : ownerOf(given)));
+    const open = (given) => this.#keeper.open(this.owner, given);
     try {
       const given = this.owner === undefined ? readCredential(credential) : null;
       if (!(given instanceof Promise)) open(given);
@@ -250,6 +258,7 @@ export class ChatStore {
 
   /** Take what the owner has stored, and then send what was to be sent meanwhile. */
   #arrive() {
+    this.#openWatch();
     if (this.#isReplaced) this.#store();
     else this.#catchUp();
     this.#begin();
@@ -283,12 +292,19 @@ export class ChatStore {
     // One that could not be read on, and that nobody asked to retry.
     messages = messages.map((message) => (message.status === 'running' ? { ...message, status: 'lost' } : message));
     this.#turn = { key, stream: null, cursor: null, request, step };
+    this.#messages = messages;
+    this.#answerIn(true);
+    return true;
+  }
+
+  /** Begin the answer of the turn. @param {boolean} isOwn */
+  #answerIn(isOwn) {
+    const { key, stream } = /** @type {Turn} */ (this.#turn);
     this.#answer = new AnswerParts();
-    this.#messages = [...messages, { id: key, role: 'assistant', parts: [], status: 'running' }];
-    this.#isOwn = true;
+    this.#messages = [...this.#messages, { id: key, role: 'assistant', parts: [], status: 'running', ...(stream && { streamId: stream }) }];
+    this.#isOwn = isOwn;
     this.#store();
     this.#read();
-    return true;
   }
 
   /** Read the turn's answer, on from its cursor. */
@@ -297,11 +313,12 @@ export class ChatStore {
     const { id: _, owner: _o, request: _r, messages: _m, tools: _t, maxSteps: _s, storage: _st, onEvent, onFinish: _f, ...options } = this.options;
     this.#error = null;
     this.#leave();
+    this.#openWatch();
     /** @param {string|null} after */
     const begin = (after) => (turn.stream === null ? chat(/** @type {import('./seseragi.d.ts').ChatRequest} */ (turn.request), { ...options, idempotencyKey: turn.key })
       : resume(turn.stream, { ...options, after }));
     const name = this.#keeper.nameOf(turn);
-    const reading = this.#reading = name === null ? begin(turn.cursor) : new SharedReading(name, begin, turn.cursor, this.#isOwn);
+    const reading = this.#reading = name === null ? begin(turn.cursor) : new SharedReading(name, begin, turn.cursor, this.#isOwn, this.#watch);
     reading.addEventListener('statechange', () => { if (reading === this.#reading) this.#show(); });
     this.#show();
     this.#follow(reading, turn).catch((error) => { if (reading === this.#reading) this.#fail(error, turn); });
@@ -316,6 +333,7 @@ export class ChatStore {
       const changed = this.#answer.receive(event);
       if (event.type === 'stream.start') {
         Object.assign(turn, { stream: event.stream, request: null });
+        this.#known.add(event.stream);
         this.#amend(turn.key, { streamId: event.stream, model: event.model });
         if (!this.#storeOf(turn)) return;
         this.#show();
@@ -335,8 +353,9 @@ export class ChatStore {
     this.#turn = null;
     this.#error = error ?? null;
     if (!this.#storeOf(turn)) return;
-    this.#goOn(message, turn.step);
+    if (!turn.isElsewhere) this.#goOn(message, turn.step);
     this.#flush();
+    this.#takeNoticed();
     this.#show();
     if (!this.#busy) tell(this.options.onFinish, message);
   }
@@ -359,6 +378,7 @@ export class ChatStore {
     if (!stopped) this.#error = error;
     if (this.#storeOf(turn)) this.#show();
     this.#flush();
+    this.#takeNoticed();
   }
 
   // ---- Tools
@@ -395,6 +415,41 @@ export class ChatStore {
       if (this.#work === work) this.#work = null;
       this.#flush();
       this.#show();
+    }
+  }
+
+  // ---- Other devices
+
+  #openWatch() {
+    const { url, credential, headers, fetch, stallMs, streamsUrl = besides(url && `${url}`) } = this.options;
+    const name = this.#unlisten && this.#keeper.watchName(streamsUrl);
+    if (!name || this.#watch) return;
+    this.#watch = new OwnerWatch(name, { streamsUrl, credential, headers, fetch, stallMs }, ({ stream, metadata }) => {
+      const { request } = this.options;
+      const name = typeof request === 'object' ? request.chat : undefined;
+      if (name === undefined || metadata?.chat !== name) return;
+      this.#noticed.push(stream);
+      this.#takeNoticed();
+    });
+  }
+
+  #closeWatch() {
+    this.#watch?.close();
+    this.#watch = null;
+    this.#noticed = [];
+  }
+
+  /** Read an answer to this conversation that another device has asked for. */
+  #takeNoticed() {
+    const isFree = () => !this.#turn && !this.#busy && this.#error === null;
+    while (this.#noticed.length && isFree()) {
+      this.#catchUp();
+      if (!isFree()) return;
+      const stream = /** @type {string} */ (this.#noticed.shift());
+      if (this.#known.has(stream) || this.#messages.some((message) => message.role === 'assistant' && message.streamId === stream)) continue;
+      this.#known.add(stream);
+      this.#turn = { key: stream, stream, cursor: null, request: null, step: 1, isElsewhere: true };
+      this.#answerIn(false);
     }
   }
 
@@ -519,5 +574,6 @@ export class ChatStore {
     this.#unlisten = null;
     this.#keepParts();
     this.#leave();
+    this.#closeWatch();
   }
 }

@@ -405,6 +405,22 @@ test('watchStreams ends by its signal, and by a refusal that stays one', async (
   await assert.rejects(() => watchStreams({ fetch, streamsUrl: 'http://relay.test' }).next(), { code: 'forbidden' });
 });
 
+test('watchStreams gives up after so many attempts in vain', async () => {
+  const replies = [];
+  const fetch = async () => replies.shift()();
+  const ends = () => new Response('retry: 1\n\n', { headers: { 'content-type': 'text/event-stream' } });
+  const tells = () => new Response('retry: 1\ndata: {"type":"watch.ready"}\nid: r1e1\n\n', { headers: { 'content-type': 'text/event-stream' } });
+  const options = { fetch, streamsUrl: 'http://relay.test', maxAttempts: 1 };
+  replies.push(tells, tells, ends);
+  const told = [];
+  await assert.rejects(async () => {
+    for await (const { event } of watchStreams(options)) told.push(event.type);
+  }, { code: 'connection_lost' });
+  assert.deepEqual([told, replies], [['watch.ready', 'watch.ready'], []]);
+  replies.push(() => new Response(null, { status: 503 }));
+  await assert.rejects(() => watchStreams({ ...options, maxAttempts: 0 }).next(), { status: 503 });
+});
+
 test('listStreams asks for a page of a list, and takes nothing else for one', async (t) => {
   const seen = [];
   const base = await serve(t, (request, response) => {

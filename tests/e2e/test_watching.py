@@ -1,0 +1,291 @@
+"""Tabs and devices of one user share what the relay tells of their streams, over one connection."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import BrowserContext, Page, Request, Route
+
+from app.identity.principal import Principal
+from app.testing.upstream import DONE, FINISH, Until, head, send, text, wait
+from tests.api.asking import Asked, serve_asked
+from tests.waiting import until
+
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
+
+EXPECTED_ERRORS = ("net::ERR_",)
+TABS = 8
+OPEN = """
+  async ([name, user, chat]) => {
+    const { ChatStore } = await import('/static/store.js');
+    window.events = [];
+    window.store = new ChatStore({
+      id: name, owner: user, url: '/v1/chat', credential: user, retryMs: 100, storage: () => localStorage,
+      request: { model: 'openai/m', ...(chat && { chat }) }, onEvent: ({ id }) => events.push(id),
+    });
+    store.subscribe(() => {});
+    window.last = () => {
+      const { messages, status } = store.getSnapshot();
+      const { role, parts, status: ended } = messages.at(-1) ?? {};
+      return [status, role, parts?.map(({ text }) => text).join('') ?? '', ended];
+    };
+  }
+"""
+WHOLE = ["ready", "assistant", "half whole", "completed"]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def asked(upstream):
+    """A relay with the users ann and bob, and a provider whose answers stand still until told."""
+    async with serve_asked(upstream) as asked:
+        asked.keys["bob"] = Principal("acme", "bob", "bob")
+        yield asked
+
+
+def standing(upstream) -> Until:
+    """Script answers that stand still after their first word."""
+    go_on = Until()
+    upstream.script = [head(), send(text("half")), go_on, send(text(" whole") + FINISH + DONE)]
+    return go_on
+
+
+def requests_of(context: BrowserContext) -> list[Request]:
+    """The requests to the API that run: a list that changes."""
+    running: list[Request] = []
+
+    def note(request: Request) -> None:
+        if "/v1/" in request.url:
+            running.append(request)
+
+    def forget(request: Request) -> None:
+        if request in running:
+            running.remove(request)
+
+    context.on("request", note)
+    context.on("requestfinished", forget)
+    context.on("requestfailed", forget)
+    return running
+
+
+async def open_tab(
+    context: BrowserContext, asked: Asked, name: str, *, user: str = "ann", chat: str | None = None
+) -> Page:
+    page = await context.new_page()
+    page.set_default_timeout(20_000)
+    await page.goto(f"{asked.relay.url}/docs")
+    await page.evaluate(OPEN, [name, user, chat])
+    return page
+
+
+async def shows(page: Page, part: Any, at: int) -> None:
+    """Wait until the last message of a tab has this status, role, text or end."""
+
+    async def found() -> bool:
+        return bool(part == (await page.evaluate("last()"))[at])
+
+    await until(found, limit_s=25)
+
+
+async def ask(page: Page) -> None:
+    assert await page.evaluate("store.send('hi')")
+
+
+async def is_whole(page: Page) -> None:
+    """Check that a tab has had its answer, each event once."""
+    await shows(page, "ready", 0)
+    assert WHOLE == await page.evaluate("last()")
+    assert await page.evaluate("events.every((id, at) => id.endsWith(`.${at + 1}`))")
+
+
+def watches(running: list[Request]) -> list[Request]:
+    return [request for request in running if "/watch" in request.url]
+
+
+async def test_eight_tabs_with_a_conversation_each_load_and_are_answered(page, upstream, asked):
+    go_on = standing(upstream)
+    running = requests_of(page.context)
+    tabs: list[Page] = []
+    for number in range(TABS):
+        tab = await open_tab(page.context, asked, f"chat-{number}")
+        tabs.append(tab)
+        await ask(tab)
+        await shows(tab, "half", 2)
+    assert TABS == len(upstream.calls)
+    assert 0 == sum(call.closed.is_set() for call in upstream.calls)
+    await until(lambda: 1 == len(running))
+    assert running == watches(running)
+
+    go_on.told.set()
+    for tab in tabs:
+        await is_whole(tab)
+    assert TABS == len(upstream.calls)
+
+
+async def test_tabs_that_are_loaded_again_during_answers_go_on(page, upstream, asked):
+    go_on = standing(upstream)
+    running = requests_of(page.context)
+    tabs = [await open_tab(page.context, asked, f"chat-{number}") for number in range(TABS)]
+    for tab in tabs:
+        await ask(tab)
+        await shows(tab, "half", 2)
+    for number, tab in enumerate(tabs):
+        await tab.reload()
+        await tab.evaluate(OPEN, [f"chat-{number}", "ann", None])
+        await shows(tab, "half", 2)
+    await until(lambda: running == watches(running) and len(running) == 1)
+
+    go_on.told.set()
+    for tab in tabs:
+        await shows(tab, "ready", 0)
+        assert WHOLE == await tab.evaluate("last()")
+    assert TABS == len(upstream.calls)
+
+
+async def test_another_device_shows_the_answer_as_it_comes(page, upstream, asked):
+    go_on = standing(upstream)
+    other = await page.context.browser.new_context()
+    first = await open_tab(page.context, asked, "talk", chat="talk")
+    second, third = [await open_tab(other, asked, "talk", chat="talk") for _ in range(2)]
+    elsewhere = await open_tab(other, asked, "else", chat="else")
+    await ask(first)
+    for tab in (first, second, third):
+        await shows(tab, "half", 2)
+    go_on.told.set()
+    for tab in (first, second, third):
+        await is_whole(tab)
+        assert (
+            await tab.evaluate(
+                "store.getSnapshot().messages.filter(({role}) => role === 'assistant').length"
+            )
+            == 1
+        )
+    assert [] == await elsewhere.evaluate("store.getSnapshot().messages")
+
+    await ask(second)  # and the other way round
+    for tab in (first, second, third):
+        await until(
+            lambda tab=tab: tab.evaluate(
+                "store.getSnapshot().messages.filter(({status}) => status === 'completed').length === 2"
+            )
+        )
+    assert 2 == len(upstream.calls)
+
+
+async def close(leader: Page) -> None:
+    await leader.close()
+
+
+async def freeze(leader: Page) -> None:
+    session = await leader.context.new_cdp_session(leader)
+    await session.send("Page.setWebLifecycleState", {"state": "frozen"})
+
+
+@pytest.mark.parametrize("end", [close, freeze])
+async def test_another_tab_watches_where_the_leader_is_closed_or_frozen(
+    page, upstream, asked, end: Callable[[Page], Awaitable[None]]
+):
+    go_on = standing(upstream)
+    running = requests_of(page.context)
+    tabs = [await open_tab(page.context, asked, f"chat-{number}") for number in range(3)]
+    for tab in tabs:
+        await ask(tab)
+        await shows(tab, "half", 2)
+    await until(lambda: running == watches(running))
+    leader = next(tab for tab in tabs if running[0].frame.page == tab)
+    tabs.remove(leader)
+    await end(leader)
+
+    go_on.told.set()
+    for tab in tabs:
+        await is_whole(tab)
+    assert 3 == len(upstream.calls)
+
+
+async def test_users_of_one_browser_hear_nothing_of_each_other(page, upstream, asked):
+    go_on = standing(upstream)
+    running = requests_of(page.context)
+    ann = await open_tab(page.context, asked, "talk", chat="talk")
+    bob = await open_tab(page.context, asked, "talk", user="bob", chat="talk")
+    names = await ann.evaluate(
+        "navigator.locks.query().then(({ held }) => held.map(({ name }) => name))"
+    )
+    assert 2 == len({*names})
+    await ask(ann)
+    await shows(ann, "half", 2)
+    await ann.evaluate("store.forget()")  # signs out
+    await until(lambda: ["bob"] == [_user_of(one) for one in watches(running)])
+    go_on.told.set()
+    await until(lambda: nothing_runs(asked))
+    assert [] == await bob.evaluate("store.getSnapshot().messages")
+    assert [] == await ann.evaluate("store.getSnapshot().messages")
+
+
+async def nothing_runs(asked: Asked) -> bool:
+    reply = await asked.by("ann", "GET", "/v1/streams?status=running")
+    return [] == reply.json()["data"]
+
+
+def _user_of(request: Request) -> str:
+    return request.headers["authorization"].removeprefix("Bearer ")
+
+
+@pytest.mark.parametrize("status", [404, 403])
+async def test_without_a_watch_each_answer_is_read_by_a_tab(page, upstream, asked, status):
+    go_on = standing(upstream)
+    refused = {
+        "status": status,
+        "content_type": "application/json",
+        "body": '{"code": "not_found"}',
+    }
+    await page.context.route("**/v1/streams/watch*", lambda route: route.fulfill(**refused))
+    running = requests_of(page.context)
+    tabs = [await open_tab(page.context, asked, "talk") for _ in range(3)]
+    await ask(tabs[0])
+    for tab in tabs:
+        await shows(tab, "half", 2)
+    await asyncio.sleep(0.05)
+    assert 1 == len(running)
+    go_on.told.set()
+    for tab in tabs:
+        await is_whole(tab)
+    assert 1 == len(upstream.calls)
+
+
+async def test_tabs_read_themselves_while_the_watch_is_down(page, upstream, asked, monkeypatch):
+    monkeypatch.setattr("app.api.stream_watch.LONGEST_S", 2.0)
+    go_on, asked_for = standing(upstream), 0
+
+    async def refuse(route: Route) -> None:
+        nonlocal asked_for
+        asked_for += 1
+        await (route.continue_() if asked_for == 1 else route.fulfill(status=503))
+
+    await page.context.route("**/v1/streams/watch*", refuse)
+    running = requests_of(page.context)
+    tabs = [await open_tab(page.context, asked, f"chat-{number}") for number in range(2)]
+    for tab in tabs:
+        await ask(tab)
+        await shows(tab, "half", 2)
+    await until(lambda: 2 == sum("/events" in request.url for request in running))
+    assert asked_for > 1
+
+    go_on.told.set()
+    for tab in tabs:
+        await is_whole(tab)
+    assert 2 == len(upstream.calls)
+
+
+async def test_a_watch_that_ends_loses_and_doubles_nothing(page, upstream, asked, monkeypatch):
+    monkeypatch.setattr("app.api.stream_watch.LONGEST_S", 0.7)
+    words = [f"{number} " for number in range(100)]
+    upstream.script = [head(), *(step for word in words for step in (send(text(word)), wait(0.04)))]
+    upstream.script += [send(FINISH + DONE)]
+    tabs = [await open_tab(page.context, asked, f"chat-{number}") for number in range(2)]
+    for tab in tabs:
+        await ask(tab)
+    for tab in tabs:
+        await shows(tab, "ready", 0)
+        assert ["ready", "assistant", "".join(words), "completed"] == await tab.evaluate("last()")
+        assert await tab.evaluate("events.every((id, at) => id.endsWith(`.${at + 1}`))")
