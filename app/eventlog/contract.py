@@ -289,6 +289,14 @@ class EventLog(Events, Protocol):
         Removed and expired ones are left out. The owner "" has no list: it stands for everybody.
         """
 
+    async def changed_owners(self, mark: float) -> tuple[float, Collection[str] | None]:
+        """Return the next mark, and the owners whose lists have grown since a mark, at first 0.
+
+        Those of this process may be left out. None stands for all owners, as in a log of a
+        package that does not override this.
+        """
+        return mark, None
+
     async def open(
         self,
         *,

@@ -151,6 +151,9 @@ class MemoryLog(EventLog):
         positions = self._owned.page(owner, after, limit=limit)
         return [self._listed(position) for position in positions]
 
+    async def changed_owners(self, mark: float) -> tuple[float, Collection[str] | None]:
+        return mark, ()
+
     def _listed(self, position: ListPosition) -> ListedStream:
         entry = self._find(position.stream)
         model, metadata = listing_of(entry.info)

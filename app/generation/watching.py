@@ -1,8 +1,9 @@
 """Watches of an owner's streams: their starts, ends and events, from any process, by a cursor.
 
 A watch reads `EventLog.list_streams`. One `OwnerFeed` an owner and process polls it, while there
-are watchers; starts and ends of this process make it poll at once. Each watcher takes the feed's
-changes at its own pace. With `events` it also reads the streams, as one of their readers.
+are watchers: at once after starts and ends of this process, and after those of others that one
+`EventLog.changed_owners` for all feeds finds. Each watcher takes the feed's changes at its own
+pace. With `events` it also reads the streams, as one of their readers.
 """
 
 import asyncio
@@ -26,13 +27,16 @@ from .readers import Reader
 from .shutdown import Shutdown
 
 POLL_S = 0.5
-"""The time between two polls, for streams of other processes."""
+"""The time between two looks for streams of other processes."""
 
 PAUSE_S = 0.01
 """The least time between two polls: a burst of starts is one."""
 
-SWEEP = 10
-"""Each so many polls reads all running streams, to find those that were removed."""
+SWEEP_S = 5.0
+"""How often all running streams of an owner are read, to find those that were removed."""
+
+REST_S = 60.0
+"""How often an owner without running streams is polled, whatever the log says."""
 
 PAGES: Final = (10, 100)
 """The limits of the first page of a poll, which nearly always suffices, and of the others."""
@@ -141,7 +145,7 @@ class OwnerFeed:
         self._changes: list[Change] = []
         self.count = 0
         """How many changes there were."""
-        self._polls = 0
+        self._swept_at: float | None = None
         self._polling = asyncio.Lock()
         self._changed = asyncio.Event()
         self.woken = asyncio.Event()
@@ -178,22 +182,29 @@ class OwnerFeed:
         await asyncio.wait({self.first_poll})
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S):
+                async with asyncio.timeout(SWEEP_S if self.running else REST_S):
                     await self.woken.wait()
             self.woken.clear()
-            with contextlib.suppress(RelayError):  # the next one finds what this one has not
+            pause_s = PAUSE_S
+            try:
                 await self._poll()
-            await asyncio.sleep(PAUSE_S)
+            except RelayError:  # the next one finds what this one has not
+                self.woken.set()
+                pause_s = POLL_S
+            await asyncio.sleep(pause_s)
 
     async def _poll(self) -> None:
         async with self._polling:
-            whole, first = self._polls % SWEEP == 0, self._polls == 0
+            now, swept_at = asyncio.get_running_loop().time(), self._swept_at
+            first = swept_at is None
+            whole = swept_at is None or now >= swept_at + SWEEP_S
             if first and (newest := await self._page(ListPosition(ended=True), 1)):
                 self.at.ended = newest[0].position.at
             # In this order, so that one that ends meanwhile is in one of them.
             running = await self._read(0.0 if whole else self.at.running)
             ended = [] if first else await self.ended(self.at.ended)
-            self._polls += 1
+            if whole:
+                self._swept_at = now
             changes: list[Change] = [one for one in running if one.stream not in self.running]
             changes += ended
             if whole:
@@ -363,7 +374,7 @@ class Watcher:
         state = reader.found
         try:
             while not (state.ended and after >= state.last):
-                events = await reader.read(after, timeout_s=POLL_S * SWEEP)
+                events = await reader.read(after, timeout_s=SWEEP_S)
                 end = cursor_after(after, events)
                 if events:
                     await self._queue.put(Output(stream, end - len(events), events))
@@ -383,6 +394,7 @@ class Watchers(Observer):
         self._max_watchers = max_watchers
         self._feeds: dict[str, OwnerFeed] = {}
         self._observes = False
+        self._looking: asyncio.Task[None] | None = None
 
     def started(self, info: StreamInfo) -> None:
         if (feed := self._feeds.get(info.owner)) is not None:
@@ -416,6 +428,8 @@ class Watchers(Observer):
             self._parts.observer.add(self)
         if (feed := self._feeds.get(owner)) is None:
             feed = self._feeds[owner] = OwnerFeed(owner, self._parts.event_log)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
         feed.users += 1
         try:
             await feed.catch_up(cursor)
@@ -450,3 +464,17 @@ class Watchers(Observer):
             del self._feeds[owner]
             feed.first_poll.cancel()
             feed.task.cancel()
+        if not self._feeds and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look(self) -> None:
+        """Wake the feeds of owners whose streams other processes have started or ended."""
+        mark = 0.0
+        while True:
+            with contextlib.suppress(RelayError):  # the next one finds what this one has not
+                mark, owners = await self._parts.event_log.changed_owners(mark)
+                for owner in self._feeds.keys() if owners is None else owners:
+                    if (feed := self._feeds.get(owner)) is not None:
+                        feed.woken.set()
+            await asyncio.sleep(POLL_S)

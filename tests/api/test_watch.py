@@ -442,3 +442,41 @@ async def test_log_that_cannot_be_read_for_a_while_delays_what_is_told(upstream:
         assert 500 == (await asked.by("backend", "GET", "/v1/streams/watch")).status_code
         fails = False
         await watched.until("stream.started", stream=stream)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_idle_watches_are_woken_by_one_look_of_the_process(upstream, monkeypatch, tells):
+    """Lists are read for the owners that a log names, and for all where it cannot tell."""
+    monkeypatch.setattr("app.generation.watching.POLL_S", 0.01)
+    listed: list[str] = []
+    looks = 0
+    found: list[str] | tuple[()] | None = ()
+
+    async def list_streams(log_own: Any, owner: str, *arguments: Any, **options: Any) -> Any:
+        listed.append(owner)
+        return await log_own(owner, *arguments, **options)
+
+    async def changed_owners(_: Any, mark: float) -> Any:
+        nonlocal looks, found
+        looks += 1
+        owners, found = found, ()
+        return mark, owners
+
+    wrapped = altering(list_streams=list_streams, changed_owners=changed_owners)
+    async with serve_asked(upstream, default_model="openai/m", wrap_log=wrapped) as asked:
+        watchers = []
+        for name in ("ann", "plain", "narrow"):
+            streams = asked.relay.hub.streams_of(asked.keys[name])
+            watchers.append(await streams.watch(None, name, events=False))
+            assert isinstance(await watchers[-1].next(), WatchReady)
+        everybody = {*listed}
+        listed.clear()
+        looks, found = 0, [min(everybody)] if tells else None
+        await until(lambda: looks > 10)
+        expected = {min(everybody)} if tells else everybody
+        assert sorted([*expected] * 2) == sorted(listed), "each poll reads two parts"
+        for watcher in watchers:
+            watcher.leave()
+        looks = 0
+        await asyncio.sleep(0.05)
+        assert 0 == looks

@@ -380,6 +380,34 @@ async def test_places_rise_though_clocks_step_back_and_the_part_was_empty(event_
         assert all(before < after for before, after in pairwise(part)), part
 
 
+async def owners_are_found(first: EventLog, second: EventLog) -> None:
+    """Check `changed_owners` of two processes' logs: each change is found once by each mark."""
+    mark, owners = await second.changed_owners(0)
+    assert owners is None, "without a mark all have changed"
+    begun = mark
+    for stream, owner in (("st_1", "me"), ("st_2", "you"), ("st_3", "")):
+        await create(first, stream, owner=owner)
+        await first.append(stream, [START])
+    mark, owners = await second.changed_owners(mark)
+    assert {"me", "you"} == {*(owners or ())} - {""}
+    assert (mark, []) == (await _no_change(second, mark))
+    await first.append("st_2", [*deltas("a")])
+    assert (mark, []) == (await _no_change(second, mark))
+    await first.append("st_1", [END])
+    mark, owners = await second.changed_owners(mark)
+    assert {"me"} == {*(owners or ())}
+    for stream in ("st_4", "st_5"):
+        await create(first, stream, owner="you")
+    _, owners = await second.changed_owners(begun)
+    assert {"me", "you"} == {*(owners or ())} - {""}
+
+
+async def _no_change(event_log: EventLog, mark: float) -> tuple[float, list[str]]:
+    mark, owners = await event_log.changed_owners(mark)
+    assert owners is not None
+    return mark, [*owners]
+
+
 async def test_end_that_is_stored_late_has_a_later_place(event_log, clock):
     for stream in ("st_1", "st_2"):
         await create(event_log, stream, owner="me")

@@ -4,10 +4,10 @@ import pytest
 
 from app.eventlog.listing import ListPosition
 from app.eventlog.redis.log import RedisLog
-from app.eventlog.redis.scripts import list_key, log_key
-from tests.eventlog.contract import END, START
+from app.eventlog.redis.scripts import CHANGED, list_key, log_key
+from tests.eventlog.contract import END, START, owners_are_found
 from tests.eventlog.creating import create
-from tests.eventlog.redis_logs import LEASE_S, lose, opened, watched
+from tests.eventlog.redis_logs import LEASE_S, lose, opened, pair, watched
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -92,3 +92,32 @@ async def test_list_that_redis_has_lost_comes_back_with_its_streams(server, lost
         [after] = await event_log.list_streams("me", ListPosition(), limit=1)
         assert before == after._replace(position=before.position)
         assert before.position < after.position  # no cursor of before may miss it
+
+
+async def test_owners_whose_lists_grow_are_found_by_the_other_process(server):
+    async with pair(server.url) as (first, second):
+        await create(first, "st_0", owner="me")
+        assert 0 == int(server.ask("EXISTS", CHANGED).strip(b":\r\n")), "nobody watches"
+        await owners_are_found(first, second)
+
+        assert 0 < int(server.ask("PTTL", CHANGED).strip(b":\r\n")) <= 10_000
+        mark, _ = await second.changed_owners(0)
+        server.ask("DEL", CHANGED)  # as where Redis has lost it
+        await create(first, "st_8", owner="me")
+        found = await second.changed_owners(mark)
+        assert None is found[1]
+        assert (found[0], []) == await second.changed_owners(found[0])
+
+
+async def test_owners_that_have_changed_are_bounded(server):
+    async with opened(server.url) as event_log:
+        mark, _ = await event_log.changed_owners(0)
+        await create(event_log, "st_1", owner="first")
+        server.ask("ZADD", CHANGED, repr(mark + 10_002), "last")
+        newest, owners = await event_log.changed_owners(mark)
+        assert (mark + 10_002, ["first", "last"]) == (newest, owners)
+        assert 2 == members(server, CHANGED), (
+            "the last and the number from which on none is missing"
+        )
+        assert (newest, None) == await event_log.changed_owners(mark)
+        assert (newest, []) == await event_log.changed_owners(newest)

@@ -37,6 +37,7 @@ from tests.eventlog.contract import (
     ended,
     filled,
     let_wait,
+    owners_are_found,
 )
 from tests.eventlog.creating import create
 from tests.eventlog.files import opened, process
@@ -338,3 +339,8 @@ async def test_file_that_is_shared_is_not_prepared_again(path):
     prepare(path, now=time.time())
     async with joined(path) as here:
         assert "interrupted" == (await read_all(here, "st_1"))[-1].status  # type: ignore[union-attr]
+
+
+async def test_owners_whose_lists_grow_are_found_by_the_other_process(tmp_path):
+    async with joined(tmp_path / "log.db") as first, joined(tmp_path / "log.db") as second:
+        await owners_are_found(first, second)

@@ -345,6 +345,9 @@ class RedisLog(EventLog):
     ) -> Sequence[ListedStream]:
         return await self._pages.list_streams(owner, after, limit=limit) if owner else ()
 
+    async def changed_owners(self, mark: float) -> tuple[float, Collection[str] | None]:
+        return await self._pages.changed_owners(mark)
+
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         local = self._owner.streams.get(stream)
         return local is not None and self._owner.push(local, events)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,7 +21,17 @@ from .accounts import hold_of, pack_settlement
 from .failures import away, conflict, parsing, result_of
 from .link import Away, CommandRefused, Link, Part
 from .orphans import Lease
-from .scripts import DELETE, END, INFO_ID, LIST, list_key, log_key, meta_key
+from .scripts import (
+    CHANGED,
+    CHANGED_OWNERS,
+    DELETE,
+    END,
+    INFO_ID,
+    LIST,
+    list_key,
+    log_key,
+    meta_key,
+)
 from .scripts import PAGE as PAGE_SCRIPT
 from .tails import number_of
 
@@ -194,6 +204,11 @@ class Pages:
         with parsing(key):
             listed = [_listed(row, after) for row in rows]
         return [one for one in listed if one.status or not after.ended]
+
+    async def changed_owners(self, mark: float) -> tuple[float, Collection[str] | None]:
+        """Do `EventLog.changed_owners`."""
+        newest, owners = await result_of(self._link.run(CHANGED_OWNERS, [CHANGED], repr(mark)))
+        return float(newest), None if owners is None else [owner.decode() for owner in owners]
 
     async def info(self, stream: str) -> StreamInfo:
         """Return the info that a stream was created with."""

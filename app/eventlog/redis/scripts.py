@@ -98,6 +98,12 @@ def list_key(owner: str, *, ended: bool) -> str:
 LISTED = 10_000
 """How many running streams of one owner are in the list."""
 
+CHANGED = f"{PREFIX}changed"
+"""The key of the owners whose lists have new entries, each by the number of its last change.
+
+It is there while somebody reads it. The member "" has the number from which on none is missing.
+"""
+
 # Replies of APPEND and RENEW other than the plain number.
 STOP, BEHIND, MISSING, FENCED, GONE, STOP_BY_OPERATOR = 1, 2, 3, 4, 5, 6
 
@@ -109,6 +115,11 @@ local function forget(owner, meta) redis.call('SREM', running(owner), id_of(meta
 
 _LISTS = f"""
 local function list_of(part, who) return '{PREFIX}list:' .. part .. ':' .. who end
+local function note_change(who)
+  local newest = redis.call('ZREVRANGEBYSCORE', '{CHANGED}', '+inf', '-inf', 'WITHSCORES', 'LIMIT',
+    0, 1)[2]
+  if newest then redis.call('ZADD', '{CHANGED}', string.format('%.17g', newest + 1), who) end
+end
 local function list_in(list, stream, at)  -- see app.eventlog.listing.place
   local time = redis.call('TIME')
   local last = redis.call('ZREVRANGEBYSCORE', list, '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
@@ -118,6 +129,7 @@ end
 local function list_running(who, stream, started, ttl)
   local list = list_of('running', who)
   list_in(list, stream, started)
+  note_change(who)
   redis.call('ZREMRANGEBYRANK', list, 0, -{LISTED + 1})
   redis.call('PEXPIRE', list, ttl)
 end
@@ -130,6 +142,7 @@ local function list_ended(who, stream, ended, ttl)
   if not who then return end
   redis.call('ZREM', list_of('running', who), stream)
   list_in(list_of('ended', who), stream, ended)
+  note_change(who)
   redis.call('PEXPIRE', list_of('ended', who), ttl)
 end
 """
@@ -459,6 +472,26 @@ return found
 """
 )
 
+CHANGED_OWNERS = _script(
+    _ALWAYS
+    + _NOW
+    + """
+-- KEYS: the owners that have changed. ARGV: a mark. Returns the next mark, and the owners since, or
+-- false for all. It begins at the time, so that marks of before a loss are too low.
+local last = redis.call('ZREVRANGEBYSCORE', KEYS[1], '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local newest = tonumber(last[2] or now * 1000)
+local least, owners = tonumber(redis.call('ZSCORE', KEYS[1], '') or newest), false
+if tonumber(ARGV[1]) >= least and tonumber(ARGV[1]) <= newest then
+  owners = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '+inf')
+end
+least = math.max(least, newest - 10000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.17g', least - 1))
+redis.call('ZADD', KEYS[1], string.format('%.17g', least), '')
+redis.call('PEXPIRE', KEYS[1], 10000)
+return {string.format('%.17g', newest), owners}
+"""
+)
+
 LOOK = _script(
     _ALWAYS
     + _NOW
@@ -685,6 +718,7 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 )
 
 SCRIPTS = (
-    *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LIST, LOOK, END, TAKE, ASK_STOP, TELL, DELETE),
+    *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LIST, CHANGED_OWNERS, LOOK, END, TAKE),
+    *(ASK_STOP, TELL, DELETE),
     *(FORGET_NAME, BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, PUT_BACK_ROW, PUBLISH, MESSAGES),
 )

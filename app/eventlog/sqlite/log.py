@@ -293,6 +293,9 @@ class SqliteLog(EventLog):
         read = partial(self._database.list_streams, owner, after, limit=limit)
         return await self._read(lambda: read(kept_after=self._wall() - self._retention_s))
 
+    async def changed_owners(self, mark: float) -> tuple[float, Collection[str] | None]:
+        return await self._read(partial(self._database.changed_owners, mark))
+
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         return self._owner.push(stream, events)
 
