@@ -153,23 +153,15 @@ async def test_another_device_shows_the_answer_as_it_comes(page, upstream, asked
     for tab in (first, second, third):
         await shows(tab, "half", 2)
     go_on.told.set()
+    answers = "store.getSnapshot().messages.filter(({ status }) => status === 'completed').length"
     for tab in (first, second, third):
         await is_whole(tab)
-        assert (
-            await tab.evaluate(
-                "store.getSnapshot().messages.filter(({role}) => role === 'assistant').length"
-            )
-            == 1
-        )
+        assert 1 == await tab.evaluate(answers)
     assert [] == await elsewhere.evaluate("store.getSnapshot().messages")
 
     await ask(second)  # and the other way round
     for tab in (first, second, third):
-        await until(
-            lambda tab=tab: tab.evaluate(
-                "store.getSnapshot().messages.filter(({status}) => status === 'completed').length === 2"
-            )
-        )
+        await tab.wait_for_function(f"{answers} === 2")
     assert 2 == len(upstream.calls)
 
 
