@@ -22,8 +22,8 @@ import { Keeper } from './kept.js';
 import { AnswerParts } from './parts.js';
 import { SeseragiError, abortError, besides, chat, forgetCredential, readCredential, resume } from './seseragi.js';
 import { SharedReading } from './shared.js';
-import { runCall } from './tools.js';
-import { finalCalls, pendingCalls, requestOf, tell, withOutputs } from './turns.js';
+import { finalCalls, runCall } from './tools.js';
+import { pendingCalls, requestOf, tell, withOutputs } from './turns.js';
 import { OwnerWatch } from './watch.js';
 
 /** @typedef {import('./parts.d.ts').AnswerMessage} AnswerMessage */

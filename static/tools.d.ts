@@ -26,6 +26,9 @@ export interface ToolLoopOptions extends ChatOptions {
 /** Return the `tools` of a request. */
 export function toolsOf(tools: Tools): { type: 'function'; function: { name: string; description?: string; parameters?: Record<string, unknown> } }[];
 
+/** Return the calls that may run: of a whole answer that ends with them, since a limit may cut one that looks whole. */
+export function finalCalls(answer: { status?: string; finishReason?: string; parts: readonly { type: string }[] }): ToolCallPart[];
+
 /** Run one call and return it with its output; null where no such tool runs here. */
 export function runCall(call: ToolCallPart, tools: Tools, options?: { signal?: AbortSignal }): Promise<ToolCallPart | null>;
 

@@ -34,6 +34,14 @@ export function toolsOf(tools) {
 }
 
 /**
+ * Return the calls that may run: of a whole answer that ends with them, since a limit may cut one that looks whole.
+ * @param {{status?: string, finishReason?: string, parts: readonly {type: string}[]}} answer
+ */
+export function finalCalls({ status, finishReason, parts }) {
+  return status === 'completed' && finishReason === 'tool_calls' ? callsOf(parts) : [];
+}
+
+/**
  * Run one call. What its tool throws is its output, for the model to read.
  * @param {ToolCallPart} call
  * @param {Tools} tools
@@ -81,17 +89,16 @@ class ToolLoop {
     const { tools, maxSteps = 10, idempotencyKey, ...options } = this.#options;
     for (let step = 1; step <= maxSteps; step++) {
       const answer = new AnswerParts();
-      let isWhole = false;
+      let end;
       const request = { ...this.#request, tools: [...toolsOf(tools), .../** @type {any[]} */ (this.#request.tools ?? [])], messages: this.messages };
       for await (const received of chat(request, { ...options, ...(idempotencyKey && { idempotencyKey: `${idempotencyKey}.${step}` }) })) {
         answer.receive(received.event);
-        const { event } = received;
-        if (event.type === 'stream.end') isWhole = event.status === 'completed' && event.finish_reason === 'tool_calls';
+        if (received.event.type === 'stream.end') end = received.event;
         yield received;
       }
-      const message = assistantMessage(answer.parts, { calls: () => isWhole });
+      const calls = finalCalls({ status: end?.status, finishReason: end?.finish_reason, parts: answer.parts });
+      const message = assistantMessage(answer.parts, { calls: () => calls.length > 0 });
       if (message) this.messages = [...this.messages, message];
-      const calls = isWhole ? callsOf(answer.parts) : [];
       const results = (await Promise.all(calls.map((call) => runCall(call, tools, options)))).filter((result) => result !== null);
       this.messages = [...this.messages, ...results.map(({ id, output, isError }) => (
         { role: 'tool', tool_call_id: id, content: output, ...(isError && { is_error: true }) }))];

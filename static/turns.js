@@ -4,8 +4,8 @@
  * @module
  */
 
-import { callsOf, requestMessages } from './parts.js';
-import { toolsOf } from './tools.js';
+import { requestMessages } from './parts.js';
+import { finalCalls, toolsOf } from './tools.js';
 
 /** @typedef {import('./parts.d.ts').AnswerMessage} AnswerMessage */
 
@@ -21,12 +21,7 @@ export function requestOf(messages, { request = {}, tools }) {
   return tools ? { ...asked, tools: [...toolsOf(tools), .../** @type {any[]} */ (asked.tools ?? [])] } : asked;
 }
 
-/** The calls that may run: of a whole answer that ends with them, since a limit may cut one that looks whole. @param {Pick<AnswerMessage, 'status'|'finishReason'|'parts'>} message */
-export function finalCalls({ status, finishReason, parts }) {
-  return status === 'completed' && finishReason === 'tool_calls' ? callsOf(parts) : [];
-}
-
-/** Those of them that have no output yet. @param {Pick<AnswerMessage, 'status'|'finishReason'|'parts'>} message */
+/** The calls that may run and have no output yet. @param {Pick<AnswerMessage, 'status'|'finishReason'|'parts'>} message */
 export function pendingCalls(message) {
   return finalCalls(message).filter(({ output }) => output === undefined);
 }
