@@ -32,7 +32,6 @@ export class SharedReading extends EventTarget {
   #tabs;
   #watch;
   #isWatched = false; // the watch tells all that comes after the cursor
-  #isStopping = false;
   /** @type {{reason: unknown}|null} */
   #left = null;
   #ended = false;
@@ -58,7 +57,7 @@ export class SharedReading extends EventTarget {
       see: () => { if (!this.#stream && !this.#isWatched) this.#lead(); },
       isAwaited: () => !this.#isWatched,
     });
-    watch?.addReader(this.#follow);
+    watch?.readers.add(this.#follow);
     if (isOwn) this.#tabs.lead();
     else {
       this.#tabs.follow();
@@ -102,7 +101,8 @@ export class SharedReading extends EventTarget {
   }
 
   async cancel() {
-    this.#isStopping = true; // who stops it reads its end
+    this.#watch?.readers.delete(this.#follow); // who stops it reads its end
+    this.#watch = null;
     if (!this.#stream) {
       const begun = new Promise((resolve) => { this.addEventListener('statechange', resolve, { once: true }); });
       this.#lead();
@@ -116,7 +116,7 @@ export class SharedReading extends EventTarget {
     if (this.#left) return;
     this.#left = { reason };
     this.#stream?.disconnect(reason);
-    this.#watch?.removeReader(this.#follow);
+    this.#watch?.readers.delete(this.#follow);
     this.#tabs.close(this.#ended ? ENDING_MS : 0);
     this.#wake();
   }
@@ -166,7 +166,7 @@ export class SharedReading extends EventTarget {
   /** Leave the reading to the watch, if that is not behind. */
   #compare() {
     const stream = streamOf(this.#cursor);
-    if (stream) this.#follow({ stream, number: this.#watch?.numberOf(stream) });
+    if (stream && !this.#left) this.#follow({ stream, number: this.#watch?.numberOf(stream) });
   }
 
   /** @param {import('./watch.js').Told} told */
@@ -174,7 +174,7 @@ export class SharedReading extends EventTarget {
     if (isDown && this.#isWatched) {
       setTimeout(() => this.#leaveWatch(), globalThis.document?.visibilityState === 'hidden' ? HIDDEN_MS : 0);
     }
-    if (this.#left || this.#isStopping || number === undefined || stream !== streamOf(this.#cursor)) return;
+    if (number === undefined || stream !== streamOf(this.#cursor)) return;
     const last = numberOf(this.#cursor);
     if (number > last + 1 || (number > last && !event)) {
       if (!this.#stream) this.#lead(); // some were missed; else they come

@@ -9,7 +9,7 @@ export interface ChatStoreOptions extends Omit<ChatOptions, 'signal' | 'storage'
   id?: string;
   /**
    * Whose conversations are stored, such as the user's id: by default the owner of the `credential`.
-   * With an owner, or a credential that names a user, all tabs share one watch of the user's streams.
+   * With a credential that names a user, or without one by this, all tabs share one watch of the user's streams.
    */
   owner?: string;
   /**

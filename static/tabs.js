@@ -23,7 +23,6 @@ export class Tabs {
   #name;
   #role;
   #channel;
-  #isClosed = false;
   #pending = new AbortController();
   #release = () => {};
   /** @type {ReturnType<typeof setTimeout>|undefined} */
@@ -65,12 +64,12 @@ export class Tabs {
 
   /** @param {number} [lingerMs] the lock outlives this by so long */
   close(lingerMs = 0) {
-    this.#isClosed = true;
     clearTimeout(this.#timer);
     globalThis.document?.removeEventListener('visibilitychange', this.#see);
     globalThis.removeEventListener?.('online', this.#see);
     this.#channel.close();
     this.#pending.abort();
+    this.#pending = new AbortController(); // what was asked for is not current
     setTimeout(this.#release, lingerMs);
   }
 
@@ -87,7 +86,7 @@ export class Tabs {
   #take(steal = false) {
     this.#pending.abort();
     const pending = this.#pending = new AbortController();
-    const isCurrent = () => !this.#isClosed && pending === this.#pending;
+    const isCurrent = () => pending === this.#pending;
     globalThis.navigator.locks.request(this.#name, steal ? { steal } : { signal: pending.signal }, () => {
       if (!isCurrent()) return undefined;
       if (!this.isLeader) this.#begin();

@@ -6,10 +6,9 @@
  * @module
  */
 
-import { watchStreams } from './seseragi.js';
+import { userOf } from './kept.js';
+import { readCredential, watchStreams } from './seseragi.js';
 import { Tabs } from './tabs.js';
-
-/** @typedef {import('./seseragi.d.ts').WatchEvent} WatchEvent */
 
 /**
  * What readers are told: an event of a stream and its number, a number up to which all were told, or that nothing is told for now.
@@ -17,19 +16,18 @@ import { Tabs } from './tabs.js';
  */
 
 const AGAIN_MS = 2000;
-const CHANGES = new Set(['stream.started', 'stream.ended', 'stream.removed', 'events.lost', 'watch.ready']);
+const OVER = new Set(['stream.ended', 'stream.removed', 'events.lost']);
 
 export class OwnerWatch {
   isOpen = false;
+  /** @type {Set<(told: Told) => void>} */
+  readers = new Set();
   #options;
   #notice;
   #tabs;
-  #isRefused = false;
   #after = '';
-  /** The streams that run, and the number of the last event that was told of each. @type {Map<string, {entry?: any, number?: number}>} */
+  /** Streams that run: their entries in the list, and the numbers of the last events that were told. @type {Map<string, {entry?: any, number?: number}>} */
   #streams = new Map();
-  /** @type {Set<(told: Told) => void>} */
-  #readers = new Set();
   #attempt = new AbortController();
 
   /**
@@ -45,8 +43,8 @@ export class OwnerWatch {
       yield_: () => this.#attempt.abort(),
       state: () => ({ after: this.#after, isOpen: this.isOpen, streams: [...this.#streams] }),
       hear: (message) => this.#hear(message),
-      see: () => { if (!this.#isRefused) this.#tabs.lead(); },
-      isAwaited: () => this.#readers.size > 0,
+      see: () => this.#tabs.lead(),
+      isAwaited: () => this.readers.size > 0,
     });
     this.#tabs.follow();
   }
@@ -54,16 +52,6 @@ export class OwnerWatch {
   close() {
     this.#attempt.abort();
     this.#tabs.close();
-  }
-
-  /** @param {(told: Told) => void} reader */
-  addReader(reader) {
-    this.#readers.add(reader);
-  }
-
-  /** @param {(told: Told) => void} reader */
-  removeReader(reader) {
-    this.#readers.delete(reader);
   }
 
   /** The number of the last event of a stream that was told, if the next one will be. @param {string} stream */
@@ -80,14 +68,14 @@ export class OwnerWatch {
     };
     while (!signal.aborted) {
       try {
-        for await (const { id, event } of watchStreams({ ...this.#options, events: true, after: this.#after, maxAttempts: 1, signal })) {
-          tell({ after: id, event });
-        }
+        const shown = await readCredential(this.#options.credential);
+        if (shown !== null && userOf(shown) === undefined) return this.close(); // a key may be everybody's
+        const watch = watchStreams({ ...this.#options, events: true, after: this.#after, maxAttempts: 1, signal });
+        for await (const { id, event } of watch) tell({ after: id, event });
       } catch (/** @type {any} */ error) {
         if (signal.aborted) return;
         tell({ isOpen: false });
-        this.#isRefused = !error.retryable;
-        if (this.#isRefused) return; // an older relay, or no streams that are somebody's
+        if (!error.retryable) return this.close(); // an older relay, or streams that are nobody's
         await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS * (1 + Math.random())); });
       }
     }
@@ -103,28 +91,27 @@ export class OwnerWatch {
       this.#tell({ stream, number: known.number });
       if (known.entry) this.#notice(known.entry);
     }
-    if (event && CHANGES.has(event.type)) this.#change(event);
-    else if (event) {
-      const number = Number(/\d+$/.exec(after ?? '')?.[0]);
-      const { stream, ...rest } = event;
-      this.#streams.set(stream, { ...this.#streams.get(stream), number });
-      this.#tell({ stream, number, event: event.type === 'stream.start' ? event : rest });
-    }
+    if (event) this.#take(event, after);
   }
 
-  /** @param {any} entry */
-  #change(entry) {
-    const { type, stream } = entry;
-    if (type === 'stream.started') this.#streams.set(stream, { ...this.#streams.get(stream), entry });
-    else if (type !== 'watch.ready') {
+  /** @param {any} event @param {string|undefined} id */
+  #take(event, id) {
+    const { stream, ...rest } = event;
+    const known = this.#streams.get(stream);
+    if (event.type === 'stream.started') this.#streams.set(stream, { ...known, entry: event });
+    else if (OVER.has(event.type)) {
       this.#streams.delete(stream);
       this.#tell({ stream, number: Infinity }); // who waits for more reads itself
+    } else if (event.type !== 'watch.ready') {
+      const number = Number(/\d+$/.exec(id ?? '')?.[0]);
+      this.#streams.set(stream, { ...known, number });
+      this.#tell({ stream, number, event: event.type === 'stream.start' ? event : rest });
     }
-    if (type === 'stream.started' || type === 'stream.ended') this.#notice(entry);
+    if (event.type === 'stream.started' || event.type === 'stream.ended') this.#notice(event);
   }
 
   /** @param {Told} told */
   #tell(told) {
-    for (const reader of [...this.#readers]) reader(told);
+    for (const reader of [...this.readers]) reader(told);
   }
 }

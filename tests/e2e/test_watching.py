@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, Request, Route
 
-from app.identity.principal import Principal
 from app.testing.upstream import DONE, FINISH, Until, head, send, text, wait
 from tests.api.asking import Asked, serve_asked
 from tests.waiting import until
@@ -18,11 +17,11 @@ pytestmark = [pytest.mark.proving, pytest.mark.browser]
 EXPECTED_ERRORS = ("net::ERR_",)
 TABS = 8
 OPEN = """
-  async ([name, user, chat]) => {
+  async ([name, credential, chat, owner]) => {
     const { ChatStore } = await import('/static/store.js');
     window.events = [];
     window.store = new ChatStore({
-      id: name, owner: user, url: '/v1/chat', credential: user, retryMs: 100, storage: () => localStorage,
+      id: name, owner: owner ?? undefined, url: '/v1/chat', credential, retryMs: 100, storage: () => localStorage,
       request: { model: 'openai/m', ...(chat && { chat }) }, onEvent: ({ id }) => events.push(id),
     });
     store.subscribe(() => {});
@@ -38,9 +37,7 @@ WHOLE = ["ready", "assistant", "half whole", "completed"]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def asked(upstream):
-    """A relay with the users ann and bob, and a provider whose answers stand still until told."""
     async with serve_asked(upstream) as asked:
-        asked.keys["bob"] = Principal("acme", "bob", "bob")
         yield asked
 
 
@@ -69,13 +66,19 @@ def requests_of(context: BrowserContext) -> list[Request]:
     return running
 
 
+async def secret_of(asked: Asked, user: str = "ann") -> str:
+    """A client secret of a user."""
+    reply = await asked.by("backend", "POST", "/v1/client_secrets", json={"user": user})
+    return str(reply.json()["value"])
+
+
 async def open_tab(
     context: BrowserContext, asked: Asked, name: str, *, user: str = "ann", chat: str | None = None
 ) -> Page:
     page = await context.new_page()
     page.set_default_timeout(20_000)
     await page.goto(f"{asked.relay.url}/docs")
-    await page.evaluate(OPEN, [name, user, chat])
+    await page.evaluate(OPEN, [name, await secret_of(asked, user), chat, None])
     return page
 
 
@@ -100,7 +103,7 @@ async def is_whole(page: Page) -> None:
 
 
 def watches(running: list[Request]) -> list[Request]:
-    return [request for request in running if "/watch" in request.url]
+    return [request for request in running if "/streams/watch" in request.url]
 
 
 async def test_eight_tabs_with_a_conversation_each_load_and_are_answered(page, upstream, asked):
@@ -132,7 +135,7 @@ async def test_tabs_that_are_loaded_again_during_answers_go_on(page, upstream, a
         await shows(tab, "half", 2)
     for number, tab in enumerate(tabs):
         await tab.reload()
-        await tab.evaluate(OPEN, [f"chat-{number}", "ann", None])
+        await tab.evaluate(OPEN, [f"chat-{number}", await secret_of(asked), None, None])
         await shows(tab, "half", 2)
     await until(lambda: running == watches(running) and len(running) == 1)
 
@@ -200,14 +203,11 @@ async def test_users_of_one_browser_hear_nothing_of_each_other(page, upstream, a
     running = requests_of(page.context)
     ann = await open_tab(page.context, asked, "talk", chat="talk")
     bob = await open_tab(page.context, asked, "talk", user="bob", chat="talk")
-    names = await ann.evaluate(
-        "navigator.locks.query().then(({ held }) => held.map(({ name }) => name))"
-    )
-    assert 2 == len({*names})
     await ask(ann)
     await shows(ann, "half", 2)
     await ann.evaluate("store.forget()")  # signs out
-    await until(lambda: ["bob"] == [_user_of(one) for one in watches(running)])
+    bobs = f"Bearer {await bob.evaluate('store.options.credential')}"
+    await until(lambda: [bobs] == [one.headers["authorization"] for one in watches(running)])
     go_on.told.set()
     await until(lambda: nothing_runs(asked))
     assert [] == await bob.evaluate("store.getSnapshot().messages")
@@ -215,12 +215,26 @@ async def test_users_of_one_browser_hear_nothing_of_each_other(page, upstream, a
 
 
 async def nothing_runs(asked: Asked) -> bool:
-    reply = await asked.by("ann", "GET", "/v1/streams?status=running")
+    reply = await asked.by(await secret_of(asked), "GET", "/v1/streams?status=running")
     return [] == reply.json()["data"]
 
 
-def _user_of(request: Request) -> str:
-    return request.headers["authorization"].removeprefix("Bearer ")
+async def test_key_that_all_users_may_have_watches_nothing(page, upstream, asked):
+    go_on = standing(upstream)
+    requests: list[str] = []
+    page.context.on("request", lambda request: requests.append(request.url))
+    tabs = []
+    for user in ("ann", "bob"):
+        tab = await page.context.new_page()
+        await tab.goto(f"{asked.relay.url}/docs")
+        await tab.evaluate(OPEN, ["talk", "plain", "talk", user])
+        tabs.append(tab)
+    await ask(tabs[0])
+    await shows(tabs[0], "half", 2)
+    go_on.told.set()
+    await is_whole(tabs[0])
+    assert [] == await tabs[1].evaluate("store.getSnapshot().messages")
+    assert [] == [url for url in requests if "/streams/watch" in url]
 
 
 @pytest.mark.parametrize("status", [404, 403])
@@ -281,3 +295,23 @@ async def test_a_watch_that_ends_loses_and_doubles_nothing(page, upstream, asked
         await shows(tab, "ready", 0)
         assert ["ready", "assistant", "".join(words), "completed"] == await tab.evaluate("last()")
         assert await tab.evaluate("events.every((id, at) => id.endsWith(`.${at + 1}`))")
+
+
+async def test_any_tab_or_device_stops_an_answer(page, upstream, asked):
+    standing(upstream)
+    running = requests_of(page.context)
+    device = await page.context.browser.new_context()
+    tabs = [
+        await open_tab(context, asked, "talk", chat="talk")
+        for context in (page.context, page.context, device)
+    ]
+    for number, stopper in enumerate((tabs[1], tabs[2])):
+        await ask(tabs[0])
+        for tab in tabs:
+            await shows(tab, "half", 2)
+        await until(lambda: running == watches(running))
+        await stopper.evaluate("store.stop()")
+        for tab in tabs:
+            await shows(tab, "cancelled", 3)
+            assert ["ready", "assistant", "half", "cancelled"] == await tab.evaluate("last()")
+        await until(upstream.calls[number].closed.is_set)
