@@ -14,6 +14,7 @@ import { Tabs } from './tabs.js';
 /** @typedef {import('./watch.js').OwnerWatch} OwnerWatch */
 
 const ENDING_MS = 100; // the lock outlives the end by so long, of which the others hear first
+const YIELD_MS = 500; // so long a connection is left to a watch that has none
 const HIDDEN_MS = 5000; // so long a hidden page waits for a watch that is down: its connections are the watch's first
 
 /** @param {string|null|undefined} id */
@@ -170,9 +171,13 @@ export class SharedReading extends EventTarget {
   }
 
   /** @param {import('./watch.js').Told} told */
-  #follow = ({ stream, number, event, isDown }) => {
+  #follow = ({ stream, number, event, isDown, isLate }) => {
     if (isDown && this.#isWatched) {
       setTimeout(() => this.#leaveWatch(), globalThis.document?.visibilityState === 'hidden' ? HIDDEN_MS : 0);
+    }
+    if (isLate && this.#stream && this.#cursor) {
+      this.#drop();
+      setTimeout(() => this.#tabs.isLeader && !this.#isWatched && !this.#left && this.#read(), YIELD_MS);
     }
     if (number === undefined || stream !== streamOf(this.#cursor)) return;
     const last = numberOf(this.#cursor);

@@ -11,11 +11,12 @@ import { readCredential, watchStreams } from './seseragi.js';
 import { Tabs } from './tabs.js';
 
 /**
- * What readers are told: an event of a stream and its number, a number up to which all were told, or that nothing is told for now.
- * @typedef {{stream?: string, number?: number, event?: object, isDown?: boolean}} Told
+ * What readers are told: an event of a stream and its number, a number up to which all were told, or that nothing is told for now, perhaps for want of a connection.
+ * @typedef {{stream?: string, number?: number, event?: object, isDown?: boolean, isLate?: boolean}} Told
  */
 
 const AGAIN_MS = 2000;
+const LATE_MS = 2500; // an attempt that takes longer may wait for a connection, of which the readers have all
 const OVER = new Set(['stream.ended', 'stream.removed', 'events.lost']);
 
 export class OwnerWatch {
@@ -67,25 +68,31 @@ export class OwnerWatch {
       this.#hear(message);
     };
     while (!signal.aborted) {
+      const late = setTimeout(() => { if (!signal.aborted) tell({ isOpen: false, isLate: true }); }, LATE_MS);
       try {
         const shown = await readCredential(this.#options.credential);
         if (shown !== null && userOf(shown) === undefined) return this.close(); // a key may be everybody's
         const watch = watchStreams({ ...this.#options, events: true, after: this.#after, maxAttempts: 1, signal });
-        for await (const { id, event } of watch) tell({ after: id, event });
+        for await (const { id, event } of watch) {
+          clearTimeout(late);
+          tell({ after: id, event });
+        }
       } catch (/** @type {any} */ error) {
         if (signal.aborted) return;
         tell({ isOpen: false });
         if (!error.retryable) return this.close(); // an older relay, or streams that are nobody's
-        await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS * (1 + Math.random())); });
+      } finally {
+        clearTimeout(late);
       }
+      await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS * (1 + Math.random())); });
     }
   }
 
-  /** @param {{after?: string, isOpen?: boolean, event?: any, streams?: [string, {entry?: any, number?: number}][]}} message */
-  #hear({ after, isOpen = true, event, streams = [] }) {
+  /** @param {{after?: string, isOpen?: boolean, isLate?: boolean, event?: any, streams?: [string, {entry?: any, number?: number}][]}} message */
+  #hear({ after, isOpen = true, isLate, event, streams = [] }) {
     this.#after = after || this.#after;
     this.isOpen = isOpen;
-    if (!isOpen) this.#tell({ isDown: true });
+    if (!isOpen) this.#tell({ isDown: true, isLate });
     for (const [stream, known] of streams) {
       this.#streams.set(stream, known);
       this.#tell({ stream, number: known.number });

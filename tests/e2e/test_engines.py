@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from app.testing.upstream import Hold, Reset, Until, Upstream, head, send, text
+from tests.api.asking import serve_asked
 from tests.e2e.asking import Asking
 from tests.e2e.engines import ENGINES, Classic, Engine
 from tests.e2e.talk import TRANSPORTS, rest, says
@@ -86,6 +87,27 @@ EIGHT_READERS_STOPPED_BY_THE_THIRD = """
   await chats[2].stop();
   await until((chat) => last(chat).status === 'cancelled');
   return [open(), chats.map((chat) => last(chat).parts[0].text)];
+"""
+EIGHT_CONVERSATIONS = """
+  const { ChatStore } = await import('/static/store.js');
+  localStorage.clear();
+  const open = new Map();
+  const chats = Array.from({ length: 8 }, (_, number) => new ChatStore({
+    id: `chat-${number}`, url: '/v1/chat', credential: '%s', request: { model: 'openai/m' }, storage: () => localStorage, retryMs: 100,
+    fetch: async (url, init) => {
+      open.set(init.signal, new URL(url, location).pathname);
+      init.signal.addEventListener('abort', () => open.delete(init.signal));
+      return fetch(url, init);
+    },
+  }));
+  const texts = () => chats.map((chat) => chat.getSnapshot().messages.at(-1)?.parts?.[0]?.text);
+  for (const chat of chats) {
+    chat.subscribe(() => {});
+    chat.send('one');
+  }
+  while (texts().some((text) => text !== 'half')) await new Promise((done) => setTimeout(done, 20));
+  while (open.size > 1) await new Promise((done) => setTimeout(done, 20));
+  return [texts(), [...open.values()]];
 """
 LAST_IS = "[...document.querySelectorAll('.text')].at(-1)?.textContent === '%s'"
 IDLE = "document.body.dataset.state === 'idle' && document.querySelector('.message.assistant')"
@@ -190,6 +212,19 @@ async def test_eight_tabs_have_one_reader_and_any_of_them_stops_it(engine, upstr
     assert [1, ["half"] * 8] == await engine.run(EIGHT_READERS_STOPPED_BY_THE_THIRD)
     await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
     assert 1 == len(upstream.calls)
+
+
+async def test_eight_conversations_take_one_connection(engine, upstream):
+    async with serve_asked(upstream) as asked:
+        upstream.script = [head(), send(text("half")), Hold()]
+        await engine.open(f"{asked.relay.url}/docs")
+        reply = await asked.by("backend", "POST", "/v1/client_secrets", json={"user": "ann"})
+        found = await engine.run(EIGHT_CONVERSATIONS % reply.json()["value"])
+
+        assert [["half"] * 8, ["/v1/streams/watch"]] == found
+        assert 8 == len(upstream.calls)
+        assert not any(call.closed.is_set() for call in upstream.calls)
+        await engine.open("about:blank")
 
 
 async def test_page_that_is_closed_stops_its_stream(engine, upstream):

@@ -34,9 +34,8 @@ async def talk(folder: Path, relay: str, *, stops: bool) -> dict[str, Any]:
         (folder / "node_modules" / package).symlink_to(modules / package)
     (folder / "node_modules" / "seseragi").symlink_to(ROOT / "static")
     command = (program("node"), folder / "copilotkit_runtime.mjs", json.dumps(["openai/m", stops]))
-    quiet = {"COPILOTKIT_TELEMETRY_DISABLED": "true"}
     found: dict[str, Any] = json.loads(
-        await run(*command, RELAY_URL=relay, RELAY_KEY="ann", **quiet)
+        await run(*command, RELAY_URL=relay, RELAY_KEY="ann", COPILOTKIT_TELEMETRY_DISABLED="true")
     )
     return found
 
