@@ -41,6 +41,7 @@ from . import (
     usage,
 )
 from .authentication import Authentication
+from .checkpoints import Checkpoints
 from .deliveries import Deliveries
 from .endpoints import HttpParts
 from .generation import MODEL
@@ -172,7 +173,8 @@ def build_routes(
         longest_s=find_longest_s(settings),
         client_secret_s=settings.identity.auth.client_secret_s,
     )
-    parts = HttpParts(hub, http_settings, tokens, Deliveries())
+    checkpoints = Checkpoints(keep_s=settings.retention_s)
+    parts = HttpParts(hub, http_settings, tokens, Deliveries(), checkpoints)
     static = static_folder()
     routes: list[BaseRoute] = [
         *(route for module in _MODULES for route in module.routes(parts)),

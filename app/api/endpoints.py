@@ -18,6 +18,7 @@ from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..identity.tokens import Tokens
 from ..policies.admission import RequestMemory, address_of
 from ..requests import parse_body
+from .checkpoints import Checkpoints
 from .deliveries import Deliveries, OnWhole
 from .event_stream import read_from
 from .http_settings import HttpSettings
@@ -46,13 +47,15 @@ class HttpParts(NamedTuple):
     settings: HttpSettings
     tokens: Tokens | None
     deliveries: Deliveries
+    checkpoints: Checkpoints
 
 
 class Endpoints:
     """The endpoints of one subject."""
 
     def __init__(self, parts: HttpParts) -> None:
-        self._hub, self._http_settings, self._tokens, self._deliveries = parts
+        self._hub, self._http_settings, self._tokens = parts[:3]
+        self._deliveries, self._checkpoints = parts[3:]
 
     def _streams_of(self, request: Request) -> OwnedStreams:
         """Return the streams of the caller: the only way from a route to a stream."""
@@ -140,6 +143,13 @@ class Endpoints:
         """Return the reconnection time for a client, in milliseconds."""
         return self._http_settings.retry(spread=self._hub.shutdown.draining)
 
+    def _first_read(self, stream: str, client_format: ClientFormat, after: int) -> int:
+        """Return the cursor to look a stream up with, before `_read_stream`."""
+        if not client_format.letter:
+            return after
+        checkpoint = self._checkpoints.find(stream, client_format.letter, after)
+        return 0 if checkpoint is None else checkpoint.events
+
     async def _read_stream(
         self,
         request: Request,
@@ -162,6 +172,7 @@ class Endpoints:
             after,
             http_settings=self._http_settings,
             retry_ms=self._retry_ms(),
+            checkpoints=self._checkpoints,
             **delivery,
         )
 

@@ -18,6 +18,7 @@ from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog import STRIDE, Ending, LogState
 from ..events import Event, StreamEnd
 from ..generation.readers import Reader
+from .checkpoints import EVERY, NEVER, Checkpoint, Checkpoints
 from .deliveries import OnWhole
 from .http_settings import HttpSettings
 from .request import ClientConnection, connection_of, root_of
@@ -54,12 +55,22 @@ class CaughtUp(NamedTuple):
     """The last event fed, if it is a `stream.end`."""
 
 
-async def catch_up(writer: NumberedWriter, reader: Reader, *, last: int) -> CaughtUp:
+async def catch_up(
+    writer: NumberedWriter,
+    reader: Reader,
+    *,
+    last: int,
+    checkpoints: Checkpoints,
+    begin: Checkpoint | None = None,
+) -> CaughtUp:
     """Feed a new writer until it writes a frame, or was fed the event `last`.
 
-    Later events that are read in the same batch are fed too.
+    Later events that are read in the same batch are fed too. With a checkpoint it begins there.
     """
-    after = 0
+    after, due = 0, EVERY
+    if begin is not None and begin.restore(writer):
+        after, due = begin.events, begin.due
+    begun = after
     end: StreamEnd | None = None
     frames: list[bytes] = []
     first: Sequence[Event] = ()
@@ -79,7 +90,10 @@ async def catch_up(writer: NumberedWriter, reader: Reader, *, last: int) -> Caug
         after += len(events)
         if isinstance(events[-1], StreamEnd):
             end = events[-1]
-    reader.put_back(0, first)  # for a dialect that replays everything
+        if after >= due:
+            due = checkpoints.save(reader.stream, after, writer)
+    if not begun:
+        reader.put_back(0, first)  # for a dialect that replays everything
     return CaughtUp(after, frames, end)
 
 
@@ -109,6 +123,7 @@ class EventStream(Response):
         *,
         http_settings: HttpSettings,
         headers: Mapping[str, str],
+        checkpoints: Checkpoints,
         breaks_off: re.Pattern[str] | None = None,
         snapshot: bool = False,
         begun: CaughtUp | None = None,
@@ -135,6 +150,8 @@ class EventStream(Response):
         self._last = b""
         """The last frames, which the end of the body accompanies in one write."""
         self._sent_at = 0.0
+        self._checkpoints = checkpoints
+        self._due = EVERY if isinstance(writer, NumberedWriter) and writer.resumes else NEVER
         if events:
             self._begun = (writer.feed(*events),)
             self._note(events)
@@ -196,6 +213,8 @@ class EventStream(Response):
             frames = map(self._writer.feed, events) if events else [self._writer.form.heartbeat]
             self._note(events)
             await self._send(frames)
+            if self._after >= self._due:
+                self._save()
             if len(events) > CATCHING_UP:
                 # Sending to a client that is gone never waits: without this, a long
                 # catch-up would hold the event loop to its end.
@@ -234,6 +253,8 @@ class EventStream(Response):
                 self._last = piece
             elif self._connection.write(piece) and events:
                 self._sent_at = self._caught_up.get_loop().time()
+                if self._after >= self._due:
+                    self._save()
                 return
         except Exception as failure:  # of this reader: the stream goes on
             self._caught_up.set_exception(failure)
@@ -299,6 +320,8 @@ class EventStream(Response):
                 for piece in in_pieces(map(self._writer.feed, events)):
                     yield piece
                 self._note(events)
+                if self._after >= self._due:
+                    self._save()
                 if len(events) > CATCHING_UP:
                     await asyncio.sleep(0)
         except RelayError as error:
@@ -327,6 +350,11 @@ class EventStream(Response):
         self._after += len(events)
         if events and isinstance(last := events[-1], StreamEnd):
             self._end = last
+
+    def _save(self) -> None:
+        """Save the state of the renderer after the sent events, for readers that resume."""
+        assert isinstance(self._writer, NumberedWriter)  # noqa: S101  (no other is due)
+        self._due = self._checkpoints.save(self._reader.stream, self._after, self._writer)
 
     def _is_cut(self, scope: Scope) -> bool:
         """Return whether the body must end without its last chunk."""
@@ -358,11 +386,6 @@ def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(piece)
 
 
-def first_read(client_format: ClientFormat, after: int) -> int:
-    """Return the cursor to look a stream up with, before `read_from`."""
-    return 0 if client_format.letter else after
-
-
 async def read_from(
     reader: Reader,
     client_format: ClientFormat,
@@ -370,6 +393,7 @@ async def read_from(
     *,
     http_settings: HttpSettings,
     retry_ms: int,
+    checkpoints: Checkpoints,
     snapshot: bool = False,
     suffix: bool = False,
     on_whole: OnWhole | None = None,
@@ -389,7 +413,13 @@ async def read_from(
     last = state.last if state.kept is None or ended_elsewhere else state.kept
     try:
         if after and isinstance(writer, NumberedWriter):
-            begun = await catch_up(writer, reader, last=last)
+            checkpoint = checkpoints.find(reader.stream, writer.letter, after)
+            whole = state.last if state.kept is None else state.kept
+            if checkpoint is not None and checkpoint.events > whole:
+                checkpoint = None  # of events that were lost
+            begun = await catch_up(
+                writer, reader, last=last, checkpoints=checkpoints, begin=checkpoint
+            )
             last = writer.last
             ended = ended or begun.end is not None
         if after > last or after // STRIDE != last // STRIDE:
@@ -409,6 +439,7 @@ async def read_from(
         writer,
         http_settings=http_settings,
         headers={"stream-id": reader.stream, **client_format.headers},
+        checkpoints=checkpoints,
         breaks_off=client_format.breaks_off,
         snapshot=snapshot,
         begun=begun,

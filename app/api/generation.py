@@ -34,7 +34,7 @@ from ..policies.admission import RequestMemory
 from ..requests import Body, ChatId, ChatRequest, Overlap, convert_body
 from ..upstreams.client_headers import REQUEST_NAMES, read_request_headers
 from .endpoints import Endpoints, HttpParts, document
-from .event_stream import EventStream, first_read
+from .event_stream import EventStream
 from .problems import failure, rate_limit_headers
 from .request import (
     REQUEST_HEADERS,
@@ -228,6 +228,7 @@ class Generation(Endpoints):
             client_format.writer(reader.stream, after=0, retry_ms=self._retry_ms()),
             http_settings=self._http_settings,
             headers={**self._client_format.headers, **self._stream_headers(opened)},
+            checkpoints=self._checkpoints,
             breaks_off=self._client_format.breaks_off,
             events=() if outcome is None else await reader.read(0, timeout_s=0),
             on_whole=self._on_whole(request, reader.stream) if client_format.replays else None,
@@ -239,7 +240,7 @@ class Generation(Endpoints):
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
         client_format = self._accepted_format(request)
-        found = await streams.get(stream, after=first_read(client_format, after))
+        found = await streams.get(stream, after=self._first_read(stream, client_format, after))
         return await self._read_stream(request, found, client_format, after=after)
 
     def _accepted_format(self, request: Request) -> ClientFormat:

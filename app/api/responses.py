@@ -106,7 +106,9 @@ class Responses(Endpoints):
         last = read_query(request, "starting_after")
         if read_query(request, "stream", "").lower() == "true":
             after = _cursor(last)
-            return await self._events(request, await self._find(request, after=0), after)
+            # A resume needs the first events only if it has no checkpoint.
+            found = await self._find(request, after=None if after else 0)
+            return await self._events(request, found, after)
         stream = await self._find(request, after=0)
         result = render_result(stream.id, await stream.events())
         if result["store"] is False and not result["background"]:
@@ -129,7 +131,8 @@ class Responses(Endpoints):
 
     async def delete(self, request: Request) -> Response:
         """Stop a response and delete it."""
-        await (await self._find(request)).delete()
+        await (stream := await self._find(request)).delete()
+        self._checkpoints.forget(stream.id)
         body = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
         return _json(body)
 

@@ -23,7 +23,6 @@ from ..generation.cassette_recorder import spread_events, too_large
 from ..generation.owned_streams import OwnedStream
 from ..requests import Body
 from .endpoints import Endpoints, HttpParts, document
-from .event_stream import first_read
 from .http_settings import HttpSettings
 from .request import (
     check_admin,
@@ -132,7 +131,9 @@ class Streams(Endpoints):
         try:
             return await self._read_stream(
                 request,
-                await self._find(request, after=first_read(client_format, after or 0)),
+                await self._find(
+                    request, after=self._first_read(stream, client_format, after or 0)
+                ),
                 client_format,
                 after=after or 0,
                 counted=not uncounted,
@@ -160,7 +161,8 @@ class Streams(Endpoints):
 
     async def delete(self, request: Request) -> Response:
         """Stop the generation and delete the stream."""
-        await (await self._find(request)).delete()
+        await (stream := await self._find(request)).delete()
+        self._checkpoints.forget(stream.id)
         return Response(status_code=204, headers={"cache-control": "no-store"})
 
     async def cassette(self, request: Request) -> Response:

@@ -82,21 +82,24 @@ class NumberedWriter:
 
     form = EVENT_STREAM
     begin = 0
+    resumes = True
+    """Whether clients resume with its numbers."""
 
     def __init__(
         self, renderer: Renderer, stream: str, *, letter: str, after: int, retry_ms: int
     ) -> None:
         self.count = 0
         """The number of frames so far, including skipped ones."""
+        self.renderer = renderer
+        self.letter = letter
         self._skipped = 0
-        self._renderer = renderer
         self._id = f"\nid: {stream}.{letter}".encode()
         self._after = after
         self._retry = b"retry: %d\n" % retry_ms
 
     def feed(self, *events: Event) -> bytes:
         """Return the bytes of the next events' frames, which may be none."""
-        render, line, number = self._renderer.feed, self._id, self._skipped + self.count
+        render, line, number = self.renderer.feed, self._id, self._skipped + self.count
         written: list[bytes] = []
         for frame in chain.from_iterable(map(render, events)):
             number += 1
@@ -129,7 +132,8 @@ class UnnumberedWriter(NumberedWriter):
 
     def feed(self, *events: Event) -> bytes:
         """Return the bytes of the next events' frames, which may be none."""
-        frames = [frame.data for frame in chain.from_iterable(map(self._renderer.feed, events))]
+        frames = [frame.data for frame in chain.from_iterable(map(self.renderer.feed, events))]
+        self.count += len(frames)
         written = b"".join([b"data: %b\n\n" % data for data in frames])
         if written.isascii():
             return written
@@ -140,10 +144,11 @@ class MessageWriter(NumberedWriter):
     """Writes all frames of a renderer as JSON lines without ids: the messages of a connection."""
 
     form = JSON_LINES
+    resumes = False
 
     def feed(self, *events: Event) -> bytes:
         """Return the lines of the next events' frames, or an empty line."""
-        frames = chain.from_iterable(map(self._renderer.feed, events))
+        frames = chain.from_iterable(map(self.renderer.feed, events))
         lines = b"%b\n" % b"\n".join(map(attrgetter("data"), frames))
         return lines if lines.isascii() else escape_line_ends(lines)
 

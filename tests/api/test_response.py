@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from app.api.checkpoints import Checkpoints
 from app.api.event_stream import catch_up
 from app.dialects.client_format import NumberedWriter
 from app.dialects.client_formats import CLIENT_FORMATS
@@ -40,7 +41,7 @@ async def test_counting_the_frames_of_a_long_stream_gives_way_to_others():
     other = asyncio.create_task(take_turns())
     writer = CLIENT_FORMATS["openai_chat"].writer("st_1", after=2000, retry_ms=0)
     assert isinstance(writer, NumberedWriter)
-    begun = await catch_up(writer, FullReader(), last=len(EVENTS))
+    begun = await catch_up(writer, FullReader(), last=len(EVENTS), checkpoints=Checkpoints())
     other.cancel()
 
     assert 1001 == writer.last
@@ -51,7 +52,7 @@ async def test_counting_the_frames_of_a_long_stream_gives_way_to_others():
 async def test_stream_is_read_no_further_than_to_the_frame_that_was_seen_last():
     writer = CLIENT_FORMATS["openai_chat"].writer("st_1", after=300, retry_ms=0)
     assert isinstance(writer, NumberedWriter)
-    begun = await catch_up(writer, FullReader(), last=len(EVENTS))
+    begun = await catch_up(writer, FullReader(), last=len(EVENTS), checkpoints=Checkpoints())
 
     assert 512 == begun.after
     assert writer.last - 300 == len(begun.frames)

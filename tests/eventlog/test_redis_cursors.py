@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from app.api.checkpoints import Checkpoints
 from app.api.event_stream import read_from
 from app.api.http_settings import HttpSettings
 from app.dialects.client_formats import CLIENT_FORMATS
@@ -148,7 +149,14 @@ class World:
                 if comes_back:
                     state = await log.state(STREAM)
                     reader = Reader(STREAM, log, lambda *_: None, drain=asyncio.sleep, found=state)
-                    await read_from(reader, NATIVE, cursor, http_settings=HTTP_SETTINGS, retry_ms=0)
+                    await read_from(
+                        reader,
+                        NATIVE,
+                        cursor,
+                        http_settings=HTTP_SETTINGS,
+                        retry_ms=0,
+                        checkpoints=Checkpoints(),
+                    )
                 rest = await self._read_on(log, cursor)
             except RelayError:
                 continue

@@ -43,6 +43,7 @@ from ....events import (
 from ...answering.custom_tools import decode_input
 from ...answering.ids import public_token, show_call
 from ...answering.moderation import Moderation
+from ...answering.pieces import Pieces
 from ...answering.stream_end import render_cost
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import decode, read_raw
@@ -122,7 +123,7 @@ class DeltaBuilder:
         """By a call's block: its index, and whether it has any arguments yet."""
         self._starts: dict[int, int] = {}
         """By a text's block: its offset in the content."""
-        self._thoughts: dict[int, list[str]] = {}
+        self._thoughts: dict[int, Pieces] = {}
         self._logprobs_names: dict[int, str] = {}
         """By a non-content block: the key of its list of log probabilities."""
         self._custom_tools: set[str] | tuple[()] = ()
@@ -226,10 +227,10 @@ class DeltaBuilder:
                 state.finish = event.finish_reason
                 state.finish_members = read_raw(event.raw, FORMAT)
             case ReasoningStart():
-                self._thoughts[event.block] = []
+                self._thoughts[event.block] = Pieces()
                 self._logprobs_names[event.block] = "reasoning_content"
             case ReasoningEnd():
-                state.details += _render_details(event, "".join(self._thoughts.pop(event.block)))
+                state.details += _render_details(event, self._thoughts.pop(event.block).text())
             case RefusalStart():
                 self._logprobs_names[event.block] = "refusal"
             case ToolCallStart():

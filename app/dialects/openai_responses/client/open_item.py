@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
+from ...answering.pieces import Pieces
 from .tool_mapping import ClientTool, read_arguments
 
 
@@ -33,7 +34,7 @@ class OpenItem:
 
     position: dict[str, Any]
     item: dict[str, Any]
-    pieces: list[str] = field(default_factory=list)
+    pieces: Pieces = field(default_factory=Pieces)
     """Pieces of the current text, refusal, summary or arguments."""
     block: int | None = None
     writing: bool = False
@@ -54,7 +55,7 @@ class OpenItem:
 
     def write_down(self) -> None:
         """Write the pieces so far into the item."""
-        text = "".join(self.pieces)
+        text = self.pieces.text()
         match self.item:
             case {"call_id": _}:
                 self.item |= read_arguments(self.tool.form if self.tool else "function", text)
@@ -69,7 +70,7 @@ class OpenItem:
         texts = self.item.setdefault(self.thought, [])
         if not self.writing:
             texts.append({"type": names.part_type, "text": ""})
-            self.writing, self.pieces = True, []
+            self.writing, self.pieces = True, Pieces()
             part = {names.number: len(texts) - 1, "part": copy_item(texts[-1])}
             yield f"response.{names.part}.added", {**self.position, **part}
         self.pieces.append(text)

@@ -8,6 +8,8 @@ execute a call that is done.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, assert_never
 
+import msgspec
+
 from ....events import (
     ChoiceEnd,
     ContentFilter,
@@ -38,6 +40,7 @@ from ....events import (
 )
 from ...answering.custom_tools import decode_input
 from ...answering.ids import public_token, show_call
+from ...answering.pieces import Pieces
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import mapping, mappings, read_raw, string
 from ...reasoning_signatures import (
@@ -76,6 +79,8 @@ _RELAYS: Final = frozenset(("id", "type", "status", "role", "content", "summary"
 """The members of an item that the relay sets."""
 
 
+_encode: Final = msgspec.json.Encoder().encode
+
 ItemStatus = Literal["completed", "incomplete"]
 
 
@@ -83,7 +88,7 @@ class Output:
     """Converts the events of choice 0 of one stream; `items` is the output so far."""
 
     def __init__(self, stream: str) -> None:
-        self.items: list[dict[str, Any]] = []
+        self.items: list[Any] = []
         self.tools: Mapping[str, ClientTool] = {}
         """The client's tools other than plain functions, by provider name."""
         self.compacts = False
@@ -116,6 +121,8 @@ class Output:
         self._ended: list[int] = []
         """The blocks of calls that ended and are not done."""
         self._call_ids: dict[int, str] = {}
+        self._done_at: list[int] = []
+        """The positions of items that are done and not encoded."""
 
     def feed(self, event: Event) -> Iterable[OutputEvent]:
         """Return the stream events for an event."""
@@ -165,6 +172,13 @@ class Output:
                 assert_never(event)
         return ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state with the items that are done encoded, so that later ones share them."""
+        for index in self._done_at:
+            self.items[index] = msgspec.Raw(_encode(self.items[index]))
+        self._done_at.clear()
+        return self.__dict__
+
     @property
     def lacks_compaction(self) -> bool:
         """Whether a compaction was requested and there is none."""
@@ -178,7 +192,7 @@ class Output:
         if self._compaction is not None:
             item = self._compaction.item
             item["encrypted_content"] = item["encrypted_content"] or pack_summary(
-                "".join(self._compaction.pieces)
+                self._compaction.pieces.text()
             )
             yield self._done(self._compaction)
 
@@ -216,7 +230,9 @@ class Output:
         if status is not None:
             at.item["status"] = status
         index = at.position["output_index"]
-        return "response.output_item.done", {"output_index": index, "item": copy_item(at.item)}
+        self._done_at.append(index)
+        item, at.item, at.pieces = copy_item(at.item), {}, Pieces()
+        return "response.output_item.done", {"output_index": index, "item": item}
 
     def _piece(self, at: OpenItem, kind: str, text: str) -> OutputEvent:
         at.pieces.append(text)
@@ -238,7 +254,7 @@ class Output:
         if isinstance(event, TextStart):
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         message.item["content"].append(part)
-        message.block, message.pieces = event.block, []
+        message.block, message.pieces = event.block, Pieces()
         yield "response.content_part.added", {**message.part_position, "part": copy_item(part)}
 
     def _begin_message(self, members: dict[str, Any]) -> tuple[OpenItem, OutputEvent]:

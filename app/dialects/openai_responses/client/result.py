@@ -1,7 +1,8 @@
 """Renderer of response objects, of running and of ended streams."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal, assert_never
 
 import msgspec
@@ -88,7 +89,7 @@ class Response:
         self._id = response_id(stream)
         self._created = 0
         self._model = ""
-        self._echo: dict[str, Any] = {}
+        self._echo: Mapping[str, Any] = {}
         self._status: Status = "queued"
         self._end: StreamEnd | None = None
         self.failure: UpstreamError | None = None
@@ -105,8 +106,9 @@ class Response:
             case StreamStart():
                 labels = event.labels or {}
                 self._created, self._model = event.created, event.model
-                self._echo = msgspec.json.decode(labels.get(ECHO, "{}"))
-                self.output.tools = parse_label(labels)
+                # Saved states share what does not change.
+                self._echo = MappingProxyType(msgspec.json.decode(labels.get(ECHO, "{}")))
+                self.output.tools = MappingProxyType(parse_label(labels))
                 self.output.compacts = COMPACTS in labels
                 self.background = BACKGROUND in labels
                 self._status = "queued" if self.background else "in_progress"
