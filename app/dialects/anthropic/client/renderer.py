@@ -46,7 +46,7 @@ from ....events import (
 )
 from ...answering.ids import pack_id, public_token, show_call
 from ...answering.stream_end import error_of_end, render_cost
-from ...client_format import Frame
+from ...client_format import DELTAS, Frame
 from ...reading.json_values import mapping, read_raw, string
 from ...reasoning_signatures import (
     CLAUDE_COMPACTION,
@@ -111,6 +111,10 @@ class Renderer:
             Frame(msgspec.json.encode(payload), payload["type"])
             for payload in self._payloads.feed(event)
         ]
+
+    def pass_over(self, event: Event) -> int | None:
+        """See `client_format.Renderer`."""
+        return self._payloads.pass_over(event)
 
 
 @dataclass(slots=True)
@@ -181,6 +185,13 @@ class Payloads:
             return
         self._take(event)
         yield from self._flush()
+
+    def pass_over(self, event: Event) -> int | None:
+        """Return 1 for a delta of the first open block, which changes nothing; None for others."""
+        if self._start_event or not isinstance(event, DELTAS) or event.choice or not self._queue:
+            return None
+        first = self._queue[0]
+        return 1 if self._blocks[event.block] is first and not first.ended else None
 
     def failed(self, end: StreamEnd) -> RelayError | None:
         """Return the error of an unusable answer; None for a complete one.

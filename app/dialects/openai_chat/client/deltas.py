@@ -143,6 +143,21 @@ class DeltaBuilder:
             return self._feed(event)
         return self._with_members(event)
 
+    def pass_over(self, event: Event) -> int | None:
+        """Take a delta that is one delta of the format, and no more; return None for others."""
+        if not self.members.plain:
+            return None
+        match event:
+            case TextDelta():
+                self.choices[event.choice].length += len(event.text)
+            case ReasoningDelta():
+                self._thoughts[event.block].append(event.text)
+            case ToolCallDelta() if event.block not in self._custom:
+                self._calls[event.block] = (self._calls[event.block][0], True)
+            case _:
+                return None
+        return 1
+
     def _with_members(self, event: Event) -> Iterable[Delta]:
         """Yield the deltas for an event with the provider's own members."""
         text = event.text if isinstance(event, (TextDelta, ReasoningDelta)) else ""

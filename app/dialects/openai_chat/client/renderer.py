@@ -67,6 +67,10 @@ class Renderer:
             frames += render_end(event, labels=builder.labels, frame=self._frame, usage=usage)
         return frames
 
+    def pass_over(self, event: Event) -> int | None:
+        """See `client_format.Renderer`."""
+        return self._deltas.pass_over(event)
+
     def _begin(self) -> bytes:
         builder = self._deltas
         head = {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ....events import Event, StreamEnd
+from ....events import Event, StreamEnd, TextDelta
 from ...client_format import Frame
 from ...openai_chat.client.renderer import render_end
 from .choices import ChoiceBuilder
@@ -28,6 +28,11 @@ class Renderer:
         if isinstance(event, StreamEnd):
             frames += render_end(event, labels=self._builder.deltas.labels, frame=self._frame)
         return frames
+
+    def pass_over(self, event: Event) -> int | None:
+        """See `client_format.Renderer`; the format has no reasoning."""
+        passed = self._builder.deltas.pass_over(event)
+        return passed and int(isinstance(event, TextDelta) and event.text != "")
 
     def _frame(self, fields: Mapping[str, object]) -> Frame:
         return Frame(_encode(self._builder.render(**fields)))

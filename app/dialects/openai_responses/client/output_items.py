@@ -172,6 +172,23 @@ class Output:
                 assert_never(event)
         return ()
 
+    def pass_over(self, event: Event) -> bool:
+        """Take a delta of an open item that is one stream event; return False for others."""
+        item = None
+        if getattr(event, "choice", 0) == 0 and not (self._ended or self.compacts):
+            match event:
+                case TextDelta() | RefusalDelta():
+                    item, piece = self._message, event.text
+                case ReasoningDelta() if self._reasoning and self._reasoning.writing:
+                    item, piece = self._reasoning, event.text
+                case ToolCallDelta():
+                    call, piece = self._calls[event.block], event.arguments
+                    item = None if call.tool or call.wrapped else call
+        if item is None:
+            return False
+        item.pieces.append(piece)
+        return True
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with the items that are done encoded, so that later ones share them."""
         for index in self._done_at:

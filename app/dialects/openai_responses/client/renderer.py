@@ -60,6 +60,13 @@ class Renderer:
                 for kind, fields in response.output.feed(event):
                     yield self._frame(kind, fields)
 
+    def pass_over(self, event: Event) -> int | None:
+        """See `client_format.Renderer`."""
+        if not self._response.output.pass_over(event):
+            return None
+        self._count += 1
+        return 1
+
     def _state(self, name: str, more: dict[str, Any] | None = None) -> Frame:
         fields = {"response": self._response.render(), **(more or {})}
         return self._frame(f"response.{name}", fields)

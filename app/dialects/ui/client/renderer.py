@@ -42,7 +42,7 @@ from ....events import (
 )
 from ....requests import Opaque as OpaqueValue
 from ...answering.ids import public_token, show_call
-from ...client_format import Frame
+from ...client_format import DELTAS, Frame
 from ...reading.json_values import compact, decode, string
 from ...reading.split_text import join_base64
 from ...reasoning_signatures import OPENAI_CUSTOM_CALL, OPENAI_ITEM, OPENAI_PHASE, SignatureFields
@@ -139,6 +139,10 @@ class Renderer:
                 return self._end(event)
             case _:
                 return map(_frame, self._chunks(event))
+
+    def pass_over(self, event: Event) -> int | None:
+        """See `client_format.Renderer`: deltas change nothing."""
+        return int(not event.choice) if isinstance(event, DELTAS) else None
 
     def _chunks(self, event: Event) -> Iterable[Chunk]:
         match event:
