@@ -5,6 +5,7 @@
     python -m bench growth [--quick] [--plots FOLDER]
     python -m bench soak [--streams 100000]
     python -m bench redis [--quick] [--rounds N] [--only PARTS] [--json FILE]
+    python -m bench resume [--rounds N] [--only LOGS] [--json FILE]
     python -m bench affinity
     python -m bench hooks
 
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench import affinity, against, figures, growth, hooks, redis, soak, table
+from bench import affinity, against, figures, growth, hooks, redis, resume, soak, table
 from bench.load import Load, Unavailable, build
 from bench.machine import cores, describe, summary
 from bench.measures import PARTS, QUICK, Plan, Row, measure, say
@@ -43,8 +44,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 return growth.run(load, core, quick=options.quick, folder=options.plots)
             case "soak":
                 return soak.run(load, core, streams=options.streams)
-            case "redis":
-                return _redis(options, load, core, plan)
+            case "redis" | "resume":
+                return _one(options, load, core, plan)
             case "against":
                 pythons = options.python or [sys.executable]
                 with against.checked_out(options.commits, pythons) as relays:
@@ -65,7 +66,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    kinds = ("table", "against", "growth", "soak", "redis", "affinity", "hooks")
+    kinds = ("table", "against", "growth", "soak", "redis", "resume", "affinity", "hooks")
     parser.add_argument("what", nargs="?", default="table", choices=kinds)
     parser.add_argument("commits", nargs="*", metavar="COMMIT", help="of against: to compare with")
     parser.add_argument(
@@ -87,7 +88,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         "--only",
         default="",
         help=f"parts, comma-separated: {', '.join(PARTS)}, figures;"
-        f" of redis: {', '.join(redis.PARTS)}",
+        f" of redis: {', '.join(redis.PARTS)}; of resume: {', '.join(resume.LOGS)}",
     )
     parser.add_argument(
         "--peer",
@@ -128,8 +129,8 @@ def _table(
     return int(any(row.complaints for row in rows + ours if row.relay.ours))
 
 
-def _redis(options: argparse.Namespace, load: Load, core: int, plan: Plan) -> int:
-    row = redis.run(load, core, plan)
+def _one(options: argparse.Namespace, load: Load, core: int, plan: Plan) -> int:
+    row = (redis if options.what == "redis" else resume).run(load, core, plan)
     _write(options.json, [row])
     return int(bool(row.complaints))
 
@@ -141,7 +142,8 @@ def _write(file: Path | None, rows: Sequence[Row]) -> None:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    known = redis.PARTS if options.what == "redis" else (*PARTS, "figures")
+    others = {"redis": [*redis.PARTS], "resume": [*resume.LOGS]}
+    known = others.get(options.what, [*PARTS, "figures"])
     plan = QUICK if options.quick else Plan()
     parts = tuple(filter(None, options.only.split(",")))
     if options.what == "against":

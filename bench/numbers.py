@@ -1,12 +1,15 @@
 """The numbers of the documents that come from the benchmark's table: `python -m bench.numbers`.
 
-It writes those of `docs/benchmarks/table.json` into their sentences.
+It writes those of `docs/benchmarks/table.json` into their sentences, and the table of resumes from
+`resume.json`.
 """
 
 import json
 import re
 from pathlib import Path
 from typing import Final
+
+from bench import resume
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -20,6 +23,9 @@ PLACES: Final = (
 )
 """Documents, where a number is in each, and its figure."""
 
+RESUMES: Final = r"(?<=\| Redis \|\n\|---\|---\|---\|---\|---\|\n)(\|.+\n)*\|.+"
+"""The rows of the table of resumes."""
+
 
 def correct(name: str, text: str) -> str:
     """Return a document with the numbers of the table.
@@ -27,15 +33,26 @@ def correct(name: str, text: str) -> str:
     Raises:
         ValueError: a number of `PLACES` is not there once.
     """
-    rows = json.loads((ROOT / "docs/benchmarks/table.json").read_text("utf-8"))["rows"]
-    (figures,) = (row["figures"] for row in rows if row["relay"] == "seseragi")
+    figures = _figures("table.json", "seseragi")
     for document, pattern, figure in PLACES:
         if document == name:
             number = f"{figures[figure]['median']:.0f}"
             text, count = re.subn(pattern, number, text)
             if count != 1:
                 raise ValueError(f"{name}: {pattern!r} is there {count} times")
+    if name == "docs/benchmarks.md":
+        found = _figures("resume.json", "seseragi, resume")
+        rows = resume.summarize({one: value["median"] for one, value in found.items()})
+        text, count = re.subn(RESUMES, rows, text)
+        if count != 1:
+            raise ValueError(f"{name}: the table of resumes is there {count} times")
     return text
+
+
+def _figures(file: str, relay: str) -> dict[str, dict[str, float]]:
+    rows = json.loads((ROOT / "docs/benchmarks" / file).read_text("utf-8"))["rows"]
+    (figures,) = (row["figures"] for row in rows if row["relay"] == relay)
+    return dict(figures)
 
 
 if __name__ == "__main__":

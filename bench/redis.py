@@ -56,7 +56,7 @@ class Store:
 
 
 @contextlib.contextmanager
-def _store(load: Load) -> Iterator[Store]:
+def running_store(load: Load) -> Iterator[Store]:
     """Run a Redis that is gone afterwards."""
     try:
         from redis import Redis
@@ -78,7 +78,7 @@ def _store(load: Load) -> Iterator[Store]:
 def _over_redis(load: Load, core: int) -> Iterator[tuple[Store, Target]]:
     """Run a relay over a Redis, whose CPU is counted second."""
     with (
-        _store(load) as store,
+        running_store(load) as store,
         started(own(path="/v1/chat", log=store.url), load.upstream_port, core) as target,
     ):
         yield store, replace(target, others=(store.pid,))

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+import httpx2
 import pytest
 
 from app.api import checkpoints as module
@@ -19,7 +20,19 @@ from app.eventlog import Ending, LogState
 from app.eventlog.contract import before_ending
 from app.events import Event, StreamEnd, StreamStart, StreamTarget, TextDelta, TextStart
 from app.generation.readers import BATCH, Reader
-from app.testing.upstream import DONE, FINISH, Step, Until, event, head, send, text
+from app.main import create_app
+from app.settings import load_settings
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    Step,
+    Until,
+    event,
+    head,
+    send,
+    serve_upstream,
+    text,
+)
 from tests.api.asking import altering
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_script
@@ -188,6 +201,25 @@ async def test_a_running_stream_is_resumed_from_a_checkpoint(client_format):
 
     assert whole[:begun] == frames[:begun]
     assert whole[begun:] == frames_of(rest)
+
+
+async def test_another_server_s_readers_save_states_too(made):
+    async with serve_upstream() as upstream:
+        upstream.script = [head(), send("".join(map(text, ["a"] * SENT)) + FINISH + DONE)]
+        environ = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": upstream.base_url}
+        app = create_app(load_settings({**environ, "SESERAGI_AUTH": "none"}))
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.lifespan(),
+            httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            body = {"model": "openai/m", "input": "hi", "stream": True}
+            whole = frames_of((await client.post("/v1/responses", json=body)).content)
+            assert made[0].size > 0
+            last = {"last-event-id": whole[-3].rpartition(b"id: ")[2].decode()}
+            rest = await client.post("/v1/responses", json=body, headers=last)
+
+    assert whole[-2:] == frames_of(rest.content)
 
 
 async def test_a_deleted_stream_has_no_checkpoints(made):
