@@ -63,6 +63,9 @@ class Refused:
     retry_after: str | None = None
 
 
+BOMB = gzip.compress(bytes(2**24))
+
+
 def gzipped(*parts: str) -> bytes:
     return gzip.compress("".join(parts).encode())
 
@@ -105,11 +108,11 @@ REFUSED = [
     Refused("an endless line", [head(), send("data: "), Endless(b"x" * 4096)], 502, "upstream_invalid_response"),
     Refused("an endless event", [head(), Endless(b"data: xxxxxxxxxxxxx\n" * 100)], 502, "upstream_invalid_response"),
     Refused("gzip that is none", [head(content_encoding="gzip"), send(text("a") + FINISH + DONE)], 502, "upstream_invalid_response"),
-    Refused("gzip that decodes to much more", [head(content_encoding="gzip"), send(gzip.compress(bytes(2**26)))], 502, "upstream_invalid_response"),
+    Refused("gzip that decodes to much more", [head(content_encoding="gzip"), send(BOMB)], 502, "upstream_invalid_response"),
     Refused("an error in gzip", [head("429 Too Many", content_encoding="gzip"), send(gzipped(OPENAI_429))], 429, "upstream_rate_limited"),
     Refused("an error's code in gzip", [head("400 Bad", content_encoding="gzip"), send(gzipped('{"error":{"code":"context_length_exceeded"}}'))], 400, "context_length_exceeded"),
     Refused("an error in gzip that is none", [head("503 Busy", content_encoding="gzip"), send(b"\0\1\2 no")], 503, "upstream_overloaded"),
-    Refused("an error in gzip without an end", [head("503 Busy", content_encoding="gzip"), send(gzip.compress(bytes(2**26)))], 503, "upstream_overloaded"),
+    Refused("an error in gzip without an end", [head("503 Busy", content_encoding="gzip"), send(BOMB)], 503, "upstream_overloaded"),
     Refused("an error in another coding", [head("503 Busy", content_encoding="br"), send(b"\x0b\x02\x80")], 503, "upstream_overloaded"),
     Refused("no first event", [head(), Hold()], 504, "upstream_timeout"),
     Refused("no head", [Hold()], 504, "upstream_timeout"),
