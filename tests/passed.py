@@ -1,6 +1,6 @@
 """Tests that passed in one run, left out of another.
 
-`pytest -p tests.passed --passed-to FILE` writes them, `--without FILE` deselects them.
+`pytest -p tests.passed --passed-to FILE` adds them, `--without FILE` deselects them.
 `--collected FILE`, the output of `--collect-only -q` in the same place, names all tests: a module
 with none left is not imported.
 """
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _read(path: Path) -> set[str]:
-    return set(json.loads(path.read_text(encoding="utf-8")))
+    return set(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else set()
 
 
 class _Modules:
@@ -56,7 +56,7 @@ class _Modules:
 class _Passed:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._passed: set[str] = set()
+        self._passed = _read(path)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:

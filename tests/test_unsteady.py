@@ -3,6 +3,7 @@
 One that has passed is not run in another place.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -77,9 +78,13 @@ def test_a_module_with_nothing_left_is_not_imported(tmp_path: Path):
     run(tmp_path, *plugin, "--passed-to", "passed")
     (tmp_path / "test_all.py").write_text("raise ImportError\n")
 
-    rest = run(tmp_path, *plugin, "--without", "passed", "--collected", "collected", *WORKER)
+    left = ["--without", "passed", "--collected", "collected", *WORKER]
+    rest = run(tmp_path, *plugin, *left)
 
     assert "1 failed in" in rest.stdout
+    (tmp_path / "test_some.py").write_text("def test_good(): assert 0\ndef test_bad(): pass\n")
+    assert "1 passed" in run(tmp_path, *plugin, *left, "--passed-to", "passed").stdout
+    assert 3 == len(json.loads((tmp_path / "passed").read_text()))
 
 
 def test_what_passes_then_is_not_red(tmp_path: Path):
