@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx2
 import pytest
@@ -40,6 +41,22 @@ def make_key(folder: Path, name: str, *options: str) -> str:
     return next(word for word in made.stdout.split() if word.startswith("ssk_"))
 
 
+class Keys(NamedTuple):
+    """A file that all servers of the module read, and keys in it."""
+
+    file: Path
+    backend: str
+    other: str
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    folder = tmp_path_factory.mktemp("keys")
+    backend = make_key(folder, "backend", "--role", "client_secrets", "--tenant", "acme")
+    other = make_key(folder, "other", "--tenant", "other")
+    return Keys(folder / "keys.json", backend, other)
+
+
 def bearer(credential: str) -> dict[str, str]:
     return {"authorization": f"Bearer {credential}"}
 
@@ -55,10 +72,9 @@ async def ask_raw(served: Served, head: str) -> bytes:
 
 
 @every_server
-async def test_credentials_are_asked_for_and_taken(name: str, tmp_path: Path):
-    backend = make_key(tmp_path, "backend", "--role", "client_secrets", "--tenant", "acme")
-    other = make_key(tmp_path, "other", "--tenant", "other")
-    async with serve(name, tmp_path, keys_file=tmp_path / "keys.json") as served:
+async def test_credentials_are_asked_for_and_taken(name: str, keys: Keys, tmp_path: Path):
+    backend, other = keys.backend, keys.other
+    async with serve(name, tmp_path, keys_file=keys.file) as served:
         client = served.client
         assert 200 == (await client.get("/")).status_code
         refused = await client.post("/v1/messages", content=b"{}" * 50_000)
@@ -98,9 +114,9 @@ async def test_credentials_are_asked_for_and_taken(name: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", SERVERS)
-async def test_watch_is_served_and_ends_with_the_server(name: str, tmp_path: Path):
-    key = make_key(tmp_path, "ann", "--tenant", "acme")
-    settings = {"keys_file": tmp_path / "keys.json", "drain_s": 0.5, "heartbeat_s": 1}
+async def test_watch_is_served_and_ends_with_the_server(name: str, keys: Keys, tmp_path: Path):
+    key = keys.other
+    settings = {"keys_file": keys.file, "drain_s": 0.5, "heartbeat_s": 1}
     async with serve(name, tmp_path, **settings) as served:
         async with watching(served.client, "?events=true", who=key) as watched:
             assert {"type": "watch.ready", "running": []} == await watched.take()
@@ -145,9 +161,9 @@ async def check_paths(name: str, served: Served) -> None:
         assert raw.startswith(b"HTTP/1.1 426"), raw
 
 
-async def test_workers_take_what_each_other_has_signed(tmp_path: Path):
+async def test_workers_take_what_each_other_has_signed(keys: Keys, tmp_path: Path):
     """Nothing says what to sign with: it is made up once, and not by each of them."""
-    key = make_key(tmp_path, "one")
+    key = keys.other
     row = f'[[key]]\nname = "k"\nsha256 = "{digest(key)}"\nroles = ["client_secrets"]\n'
     (tmp_path / "seseragi.toml").write_text(row)
     async with serve(
