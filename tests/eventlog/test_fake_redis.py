@@ -1,7 +1,6 @@
 """The contract over the fake Redis of `tests/simulation`: what it says of Redis is true."""
 
 import asyncio
-import contextlib
 
 import pytest
 
@@ -34,13 +33,9 @@ async def fake_url():
     await redis.close()
 
 
-@pytest.fixture(params=["here", "elsewhere"])
-async def event_log(request, fake_url, clock, once, callbacks):
+@pytest.fixture
+async def event_log(fake_url, clock, once, callbacks):
+    """A stream of one log, read at another: what a log reads of its own is not from Redis."""
     arguments = {"wall": clock, "queues": QUEUES, **callbacks.arguments}
-    async with contextlib.AsyncExitStack() as stack:
-        there = await stack.enter_async_context(opened(fake_url, **arguments))
-        if request.param == "here":
-            yield there
-        else:
-            here = await stack.enter_async_context(opened(fake_url, **arguments))
-            yield Elsewhere(there, here)
+    async with opened(fake_url, **arguments) as there, opened(fake_url, **arguments) as here:
+        yield Elsewhere(there, here)
