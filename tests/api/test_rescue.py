@@ -546,7 +546,7 @@ async def test_clients_of_every_dialect_get_one_answer(ask, dialect, tmp_path):
     assert len(targets.b.calls) == len(targets.a.calls)
 
 
-PLACES = 60
+PLACES = 24
 
 
 def is_plain(row: Any) -> bool:
@@ -600,4 +600,4 @@ async def test_recorded_answers_lose_no_word_wherever_they_are_cut(row, tmp_path
             else:
                 assert {"reasoning.end", "provider_data"} & kinds
             rescued += "rescued" in events[-1]
-    assert rescued > 5
+    assert rescued > 2
