@@ -11,7 +11,7 @@ KINDS: Final = {
     "reset": 4,
     "silence": 1,
     "unreachable": 2,
-    "step": 2,
+    "step": 3,
     "reload": 2,
     "pause": 2,
     "stop": 1,
@@ -128,7 +128,7 @@ async def strike(world: Any, fault: Fault) -> None:
             await asyncio.sleep(fault.lasts_s)
             loop.network.unreachable.discard(address)
         case "step":
-            step_s = pick((-86_400, -3600, -5, 5, 3600, 90_000), fault.chance)
+            step_s = pick((-86_400, -3600, -5, -5, 5, 3600, 90_000), fault.chance)
             note("stepped", seconds=step_s)
             world.drift_s += step_s
         case "full":
