@@ -7,7 +7,7 @@ The records of a history, and their fields besides `at`:
 - `read` (session, stream, door, after), `frame` (session, id, data), `cut`, `left`: one connection
 - `call` (marker, target, number), `billed` (.. nano, sent, whole, told, how, times): the provider's book
 - `created` (stream, marker, key), `append` (stream, first, types, end), `deleted`: the log
-- `started`, `first` (stream), `check` (stage), `writes` (stream): observers, hooks, the log's calls
+- `started`, `attempt`, `first` (stream), `resent`, `check` (stage), `writes` (stream): observers, hooks, the log's calls
 - `ended` (stream, status, nano, charges, lost): what observers receive
 - `stored` (stream, status, frames): the stream as it can be read at the end
 - `account` (name, running, held, nano, requests), `held`, `left`: what remains at the end
@@ -38,7 +38,7 @@ READS_S: Final = 1.0
 """How long after its response a reader is known."""
 
 SETTLES_S: Final = 3.0
-"""How long before its end is known a stream may be settled."""
+"""How long before its end is known a stream may be settled; in memory both are one step."""
 
 DISTURBANCES: Final = [
     "broken",
@@ -75,6 +75,7 @@ def check(records: Sequence[Record]) -> list[str]:
         *_check_keys(history),
         *_check_taken_keys(history),
         *_check_money(history),
+        *_check_attempts(history),
         *_check_estimates(history),
         *_check_accounts(history),
         *_check_running(history),
@@ -384,6 +385,15 @@ def _check_money(history: _Sorted) -> Iterator[str]:
             )
 
 
+def _check_attempts(history: _Sorted) -> Iterator[str]:
+    """Each attempt is charged once; a request that was sent again may be billed twice."""
+    made = Counter(one["stream"] for one in history["attempt"])
+    for stream, (ended, *_) in history.ended.items() if history.world else ():
+        count = sum(charge["counted"] for charge in ended["charges"])
+        if not ended["lost"] and count > made[stream] + len(history["resent"]):
+            yield f"{stream}: {made[stream]} attempts were made, {count} were charged"
+
+
 def _check_estimates(history: _Sorted) -> Iterator[str]:
     """No more output is charged than was sent, and may have been generated in pauses.
 
@@ -414,6 +424,7 @@ def _check_running(history: _Sorted) -> Iterator[str]:
     """An account counts each stream that runs."""
     if not history.world or history.is_disturbed:
         return
+    settles_s = 0.1 if history.world["log"] == "memory" else SETTLES_S
     over: dict[str, float] = {}
     for one in sorted((*history["append"], *history["deleted"]), key=lambda one: one["at"]):
         if one.get("end", "") is not None:
@@ -423,7 +434,7 @@ def _check_running(history: _Sorted) -> Iterator[str]:
         runs = [
             one["stream"]
             for one in history["created"]
-            if one["at"] < balance.get("since", at) and over.get(one["stream"], at) > at + SETTLES_S
+            if one["at"] < balance.get("since", at) and over.get(one["stream"], at) > at + settles_s
         ]
         if len(runs) > balance["running"]:
             yield f"account {balance['name']}: {balance['running']} streams run, and {runs} do"

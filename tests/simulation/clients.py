@@ -81,7 +81,7 @@ class Plan:
             comes_back=dice.random() < 0.8,
             pause_s=dice.choice((0, 0.01, 0.5, 4, 9)),
             readers=dice.choice((0, 0, 1, 2)),
-            stops="cancel" if stop < 0.12 else "delete" if stop < 0.16 else "",
+            stops="cancel" if stop < 0.12 else "delete" if stop < 0.2 else "",
             stops_after=dice.randint(0, tokens),
             max_tokens=dice.choice((None, None, None, 2, 50)),
             takes_s=dice.choice((0, 0, 0, 0, 0.05, 0.8)),

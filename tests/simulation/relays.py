@@ -22,7 +22,7 @@ from app.policies.balance import MIN_SAMPLES
 from app.relay import Relay, Reloaded
 from app.server.serving import build_server
 from app.settings import Settings
-from app.telemetry.observer import FirstEvent, Observer
+from app.telemetry.observer import AttemptStarted, FirstEvent, Observer
 
 from .history import History
 from .loop import PROCESS, SimulatedLoop
@@ -38,6 +38,9 @@ class Watched(Observer):
 
     def started(self, info: StreamInfo) -> None:
         self._history.add("started", stream=info.id)
+
+    def attempt_started(self, started: AttemptStarted) -> None:
+        self._history.add("attempt", stream=started.id)
 
     def first_event(self, first: FirstEvent) -> None:
         self._history.add("first", stream=first.info.id)

@@ -103,6 +103,7 @@ def test_a_key_has_one_stream_that_did_not_fail():
 WORLD = {"what": "world", "hook": "", "log": "memory", "strict": False, "begins_month": False}
 CALL = {"what": "call", "marker": "q1", "target": "a/m", "number": 1, "how": "whole"}
 STARTED, FIRST = {"what": "started", "stream": "s"}, {"what": "first", "stream": "s"}
+ATTEMPT = {"what": "attempt", "stream": "s"}
 WRITTEN = {"what": "append", "process": "a", "stream": "s", "types": ["TextDelta"], "end": "completed"}  # fmt: skip
 FAILED = json.dumps({"type": "stream.end", "status": "failed", "error": {"code": "upstream_truncated"}})  # fmt: skip
 UNREAD = frame("s.5", json.dumps({"type": "stream.end", "ended_by": "reader_gone"}))
@@ -112,7 +113,7 @@ BALANCE = {"what": "balance", "name": "relay", "running": 0, "most": None, "nano
 def simulate(*others: dict[str, Any], text_at: float = 2, **ended: Any) -> list[str]:
     """Check a simulated history with other records, and other words of its end."""
     whole: dict[str, Any] = {**BILLED, "how": "whole", "times": [1.5]}
-    before: list[dict[str, Any]] = [WORLD, CREATED, CALL, STARTED, whole, STORED, READ]
+    before: list[dict[str, Any]] = [WORLD, CREATED, CALL, STARTED, ATTEMPT, whole, STORED, READ]
     end = {**ENDED, "target": "a/m", **ended}
     history: list[dict[str, Any]] = [{"at": 1.0, **one} for one in before]
     history += [{"at": text_at, **one} for one in (WRITTEN, end)]
@@ -130,6 +131,7 @@ def test_a_right_simulation_has_no_fault():
         ("9 tokens were charged", lambda: simulate(FIRST, charges=[{**CHARGE, "output": 9}])),
         ("was sent at 1.5", lambda: simulate(FIRST, text_at=4)),
         ("0 streams run", lambda: simulate(FIRST, BALANCE, text_at=5)),
+        ("1 attempts were made, 2 were", lambda: simulate(FIRST, charges=[CHARGE, CHARGE])),
         ("ended without readers", lambda: simulate(FIRST, UNREAD, text_at=5)),
         ("no provider has failed", lambda: simulate(FIRST, {**STORED, "frames": [["s.1", FAILED]]})),
     ],

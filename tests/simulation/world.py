@@ -198,6 +198,8 @@ class World:
         return self.features.start + self.loop.time() + (0.0 if self.redis.runs else self.drift_s)
 
     def note_log(self, level: str, line: dict[str, Any]) -> None:
+        if line.get("event") == "request sent again on a new connection":
+            self.history.add("resent")
         if level in ("error", "critical"):
             error = sys.exc_info()[1] if line.pop("exc_info", None) is True else None
             if error is not None:
