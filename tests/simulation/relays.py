@@ -94,25 +94,26 @@ class WatchedLog:
     def push(self, stream: str, events: Any) -> bool:
         if not self._log.push(stream, events):
             return False
-        self._appended(stream, events)
+        self._appended(stream, events, asyncio.get_running_loop().time())
         return True
 
     async def append(self, stream: str, events: Any, settlement: Any = None) -> Any:
         if events:
             self._history.add("writes", stream=stream)
+        since = asyncio.get_running_loop().time()
         try:
             placed = await self._log.append(stream, events, settlement)
         except asyncio.CancelledError:  # the append completes
-            self._appended(stream, events)
+            self._appended(stream, events, since)
             raise
-        self._appended(stream, events)
+        self._appended(stream, events, since)
         return placed
 
     async def delete(self, stream: str) -> None:
         self._history.add("deleted", process=self._process, stream=stream)
         await self._log.delete(stream)
 
-    def _appended(self, stream: str, events: "list[Event]") -> None:
+    def _appended(self, stream: str, events: "list[Event]", since: float) -> None:
         if not events:
             return
         first = self._counts.get(stream, 0) + 1
@@ -123,6 +124,7 @@ class WatchedLog:
             process=self._process,
             stream=stream,
             first=first,
+            since=round(since, 6),
             types=[type(event).__name__ for event in events],
             end=end.status if isinstance(end, StreamEnd) else None,
         )
