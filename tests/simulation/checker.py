@@ -282,9 +282,10 @@ def _check_delivery(history: _Sorted) -> Iterator[str]:
         if code == "upstream_truncated" and call["how"] in ("cut", "torn"):
             # What was sent before the end of a connection arrives before that.
             due = len(call["times"])
+        due = max(due, call.get("arrived", 0))
         text = _text_of(history, stream)
         if due and len(text) < 4 * (call["skipped"] + due):
-            yield f"{stream}: ends with {text!r}, and {due} tokens had been sent long before"
+            yield f"{stream}: ends with {text!r}, and {due} tokens had been sent long before, or arrived"
 
 
 def _check_readers(history: _Sorted) -> Iterator[str]:

@@ -48,7 +48,7 @@ class Transport(asyncio.Transport):
         self.other: Transport
         self.latency_s = 0.0
         self.delivered = 0
-        """Bytes that the other end has received."""
+        """Bytes that the other end has received before it closed."""
         self._unsent = bytearray()
         self._ends = False
         """Whether the end of the data follows the unsent bytes."""
@@ -210,7 +210,7 @@ class Transport(asyncio.Transport):
                 size = dice.randint(1, size)
             piece = bytes(self._unsent[:size])
             del self._unsent[:size]
-            self.delivered += size
+            self.delivered += 0 if other._closing else size
             self._call_soon(self._taken)
             other._protocol.data_received(piece)
         if self._unsent:

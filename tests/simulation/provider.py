@@ -66,6 +66,8 @@ class Call:
     """The tokens that it did not repeat, since the request had them."""
     times: list[float] = field(default_factory=list)
     """When each token was sent; empty for one that is generated without a reader."""
+    places: list[int] = field(default_factory=list)
+    """Where each of them ends among the bytes of the connection."""
 
     @property
     def billed(self) -> int:
@@ -136,7 +138,7 @@ class Provider:
             return await self._answer(call, body, writer, gone)
         finally:
             gone.cancel()
-            self._note(call)
+            self._note(call, writer.transport)
             await asyncio.wait({gone})
 
     def _begin(self, body: dict[str, Any]) -> Call:
@@ -156,7 +158,8 @@ class Provider:
         self._history.add("call", marker=marker, target=call.target, number=number, how=how)
         return call
 
-    def _note(self, call: Call) -> None:
+    def _note(self, call: Call, transport: Any = None) -> None:
+        arrived = sum(transport is not None and one <= transport.delivered for one in call.places)
         self._history.add(
             "billed",
             marker=call.marker,
@@ -169,6 +172,7 @@ class Provider:
             told=call.told,
             how=call.how,
             times=call.times,
+            arrived=arrived,
         )
 
     async def _answer(
@@ -213,6 +217,8 @@ class Provider:
             call.sent += 1
             call.times.append(round(asyncio.get_running_loop().time(), 6))
             _chunk(writer, wire.token(token))
+            transport: Any = writer.transport
+            call.places.append(transport.delivered + transport.get_write_buffer_size())
             await writer.drain()
         if how in _BROKEN:
             if how == "torn":
