@@ -6,6 +6,7 @@
     python -m bench soak [--streams 100000]
     python -m bench redis [--quick] [--rounds N] [--only PARTS] [--json FILE]
     python -m bench resume [--rounds N] [--only LOGS] [--json FILE]
+    python -m bench readers [--rounds N] [--only SERVERS] [--json FILE]
     python -m bench affinity
     python -m bench hooks
 
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench import affinity, against, figures, growth, hooks, redis, resume, soak, table
+from bench import affinity, against, figures, growth, hooks, readers, redis, resume, soak, table
 from bench.load import Load, Unavailable, build
 from bench.machine import cores, describe, summary
 from bench.measures import PARTS, QUICK, Plan, Row, measure, say
@@ -44,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 return growth.run(load, core, quick=options.quick, folder=options.plots)
             case "soak":
                 return soak.run(load, core, streams=options.streams)
-            case "redis" | "resume":
+            case "redis" | "resume" | "readers":
                 return _one(options, load, core, plan)
             case "against":
                 pythons = options.python or [sys.executable]
@@ -66,7 +67,17 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    kinds = ("table", "against", "growth", "soak", "redis", "resume", "affinity", "hooks")
+    kinds = (
+        "table",
+        "against",
+        "growth",
+        "soak",
+        "redis",
+        "resume",
+        "readers",
+        "affinity",
+        "hooks",
+    )
     parser.add_argument("what", nargs="?", default="table", choices=kinds)
     parser.add_argument("commits", nargs="*", metavar="COMMIT", help="of against: to compare with")
     parser.add_argument(
@@ -88,7 +99,8 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         "--only",
         default="",
         help=f"parts, comma-separated: {', '.join(PARTS)}, figures;"
-        f" of redis: {', '.join(redis.PARTS)}; of resume: {', '.join(resume.LOGS)}",
+        f" of redis: {', '.join(redis.PARTS)}; of resume: {', '.join(resume.LOGS)};"
+        f" of readers: nchan, {', '.join(readers.LOGS)}",
     )
     parser.add_argument(
         "--peer",
@@ -130,7 +142,7 @@ def _table(
 
 
 def _one(options: argparse.Namespace, load: Load, core: int, plan: Plan) -> int:
-    row = (redis if options.what == "redis" else resume).run(load, core, plan)
+    row = {"redis": redis, "resume": resume, "readers": readers}[options.what].run(load, core, plan)
     _write(options.json, [row])
     return int(bool(row.complaints))
 
@@ -142,7 +154,11 @@ def _write(file: Path | None, rows: Sequence[Row]) -> None:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    others = {"redis": [*redis.PARTS], "resume": [*resume.LOGS]}
+    others = {
+        "redis": [*redis.PARTS],
+        "resume": [*resume.LOGS],
+        "readers": ["nchan", *readers.LOGS],
+    }
     known = others.get(options.what, [*PARTS, "figures"])
     plan = QUICK if options.quick else Plan()
     parts = tuple(filter(None, options.only.split(",")))

@@ -45,9 +45,9 @@ http {
 }
 """
 LOGS = {
-    "seseragi": "memory",
-    "seseragi, SQLite": "sqlite:///{folder}/log.db",
-    "seseragi, Redis": "",
+    "memory": "memory",
+    "sqlite": "sqlite:///{folder}/log.db",
+    "redis": "",
 }
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 _NUMBER = re.compile(rb"#(\d+)#")
@@ -152,7 +152,7 @@ def _begin(target: Target) -> str:
     with _connected(target) as connection:
         connection.sendall((head + body).encode())
         reply = connection.recv(65536)
-    if (found := re.search(rb'"id":\s*"(st_[^"]+)"', reply)) is None:
+    if (found := re.search(rb"stream-id: (\S+)", reply)) is None:
         raise Unavailable(f"no stream was started: {reply[:300]!r}")
     return f"/v1/streams/{found[1].decode()}/events"
 
@@ -181,14 +181,14 @@ def _read(target: Target, path: str, emit: Emit, count: int) -> tuple[float, Seq
                     data, now = readers[fd].recv(65536), time.perf_counter()
                     if not data:
                         raise Unavailable(f"{path} has ended")
-                    delays.extend(now - sent[int(one)] for one in _NUMBER.findall(data))
+                    numbers = map(int, _NUMBER.findall(data))
+                    delays.extend(now - sent[one] for one in numbers if one >= WARM_UP)
 
         receive(time.perf_counter() + 1)
         cpu, counted = 0.0, int(RATE * SECONDS)
         for number in range(WARM_UP + counted):
             if number == WARM_UP:
                 receive(time.perf_counter() + 0.5)
-                delays.clear()
                 cpu = -_cpu_of(target)
             sent.append(time.perf_counter())
             emit(number)

@@ -210,8 +210,8 @@ class Owner:
             bonds: list[Part] = [value, over, self._lease.meta_ms, int(info.alone), local.server]
             bonds += names
             found = await self._create(local, *bonds, keys=keys)
-            if found == 0:
-                raise CommandRefused(f"there is a stream {stream!r} already")
+            if found == 0:  # this process slept, and others have removed it
+                raise away("the stream was lost before it began; try again")
             if isinstance(found, list) and found[0] == -2:
                 raise ChatBusy(found[1].decode())
             if isinstance(found, list) and info.reserve is not None:
