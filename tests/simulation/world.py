@@ -25,6 +25,7 @@ import structlog
 from app import composition, plugins
 from app.clock import Clock
 from app.composition import prepare_log
+from app.errors import RelayError
 from app.eventlog import LogUnusable
 from app.settings import Settings, load_settings
 from app.settings.access import settle_identity
@@ -355,10 +356,16 @@ class World:
         names = ["relay", *(f"key:k{name[-1]}" for name in CREDENTIALS)]
         until = self.loop.time() + RECOVERS_S
         while True:
-            states = await process.parts.accounts.read_accounts(names)
+            states = []
+            with contextlib.suppress(RelayError):  # it may be away for a moment
+                states = await process.parts.accounts.read_accounts(names)
             is_held = any(state.running or state.month.held_nano_usd for state in states)
-            if not is_held or self.loop.time() > until:
+            if states and not is_held:
                 return list(zip(names, states, strict=True))
+            if self.loop.time() > until:
+                if not states:
+                    self.history.add("hangs", what_hangs="the log", after_s=RECOVERS_S)
+                return [*zip(names, states, strict=False)]
             await asyncio.sleep(2)
 
     async def _watch_balance(self) -> None:
