@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, Request, Route
 
-from app.testing.upstream import DONE, FINISH, Until, head, send, text, wait
+from app.testing.upstream import DONE, FINISH, Until, event, head, send, text, wait
 from tests.api.asking import Asked, serve_asked
 from tests.waiting import until
 
@@ -315,3 +315,31 @@ async def test_any_tab_or_device_stops_an_answer(page, upstream, asked):
             await shows(tab, "cancelled", 3)
             assert ["ready", "assistant", "half", "cancelled"] == await tab.evaluate("last()")
         await until(upstream.calls[number].closed.is_set)
+
+
+TOOLS = """
+  window.ran = 0;
+  store.options = { ...store.options, tools: { add: { run: () => { ran += 1; return '3'; } } } };
+"""
+
+
+async def test_tools_run_on_the_device_that_asked_alone(page, upstream, asked):
+    called = {"index": 0, "id": "call_1", "function": {"name": "add", "arguments": "{}"}}
+    ends = event(finish_reason="tool_calls") + DONE
+    scripts = [
+        [head(), send(event({"tool_calls": [called]}) + ends)],
+        [head(), send(text("3") + FINISH + DONE)],
+    ]
+    upstream.choose = lambda call: scripts[len(upstream.calls) - 1]
+    other = await page.context.browser.new_context()
+    first, second = [
+        await open_tab(context, asked, "talk", chat="talk") for context in (page.context, other)
+    ]
+    for tab in (first, second):
+        await tab.evaluate(TOOLS)
+    await ask(first)
+    for tab in (first, second):
+        await shows(tab, "3", 2)
+        await shows(tab, "ready", 0)
+    assert [1, 0] == [await tab.evaluate("ran") for tab in (first, second)]
+    assert 2 == len(upstream.calls)
