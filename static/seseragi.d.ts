@@ -404,6 +404,8 @@ export interface WatchOptions extends CallOptions {
   stallMs?: number;
   /** How many attempts to connect again may fail in a row: any number. */
   maxAttempts?: number;
+  /** Is told that a connection broke, or that none is made for now. */
+  onLoss?(): void;
 }
 
 /** Watch the streams of who asks, on all devices, until the signal is aborted or the loop is left. */

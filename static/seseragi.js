@@ -1129,7 +1129,7 @@ export async function listStreams({ streamsUrl = besides(CHAT_URL), status, meta
  * @param {WatchOptions} [options]
  * @returns {AsyncGenerator<Watched, void, void>}
  */
-export async function* watchStreams({ streamsUrl = besides(CHAT_URL), metadata, events, after = '', stallMs = STALL_MS, maxAttempts = Infinity, ...options } = {}) {
+export async function* watchStreams({ streamsUrl = besides(CHAT_URL), metadata, events, after = '', stallMs = STALL_MS, maxAttempts = Infinity, onLoss, ...options } = {}) {
   const query = new URLSearchParams({ ...(metadata && { metadata }), ...(events && { events: 'true' }) });
   const fixed = { accept: 'text/event-stream' };
   for (let retryMs = RETRY_MS, failures = 0; ; failures += 1) {
@@ -1139,8 +1139,9 @@ export async function* watchStreams({ streamsUrl = besides(CHAT_URL), metadata, 
       const opened = connection = new Connection(response);
       for (;;) {
         const timer = setTimeout(() => opened.close(), stallMs);
-        const messages = await opened.read().catch(() => null).finally(() => clearTimeout(timer));
+        const messages = await opened.read().catch(() => undefined).finally(() => clearTimeout(timer));
         throwIfAborted(options.signal);
+        if (messages === undefined) onLoss?.(); // it broke
         if (!messages) break; // it has ended, or broke
         for (const { id, data } of messages) {
           failures = 0;
@@ -1154,6 +1155,7 @@ export async function* watchStreams({ streamsUrl = besides(CHAT_URL), metadata, 
       throwIfAborted(options.signal);
       if (!(error instanceof SeseragiError && mayPass(error))) throw error;
       failure = error;
+      onLoss?.();
     } finally {
       await connection?.close();
     }

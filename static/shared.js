@@ -15,7 +15,7 @@ import { Tabs } from './tabs.js';
 
 const ENDING_MS = 100; // the lock outlives the end by so long, of which the others hear first
 const YIELD_MS = 500; // so long a connection is left to a watch that has none
-const HIDDEN_MS = 5000; // so long a hidden page waits for a watch that is down: its connections are the watch's first
+const [SEEN_MS, HIDDEN_MS] = [3000, 6000]; // so long a page waits for a watch that is down, which has the first connection
 
 /** @param {string|null|undefined} id */
 const numberOf = (id) => Number(/\d+$/.exec(id ?? '')?.[0] ?? 0);
@@ -66,7 +66,7 @@ export class SharedReading extends EventTarget {
     }
   }
 
-  get readyState() { return this.#stream?.readyState ?? 'open'; }
+  get readyState() { return this.#stream?.readyState ?? (this.#isWatched && !this.#watch?.isOpen ? 'reconnecting' : 'open'); }
 
   get problem() { return this.#stream?.problem ?? null; }
 
@@ -172,8 +172,9 @@ export class SharedReading extends EventTarget {
 
   /** @param {import('./watch.js').Told} told */
   #follow = ({ stream, number, event, isDown, isLate }) => {
-    if (isDown && this.#isWatched) {
-      setTimeout(() => this.#leaveWatch(), globalThis.document?.visibilityState === 'hidden' ? HIDDEN_MS : 0);
+    if (isDown !== undefined && this.#isWatched) {
+      this.#turnTo();
+      setTimeout(() => this.#leaveWatch(), globalThis.document?.visibilityState === 'hidden' ? HIDDEN_MS : SEEN_MS);
     }
     if (isLate && this.#stream && this.#cursor) {
       this.#drop();

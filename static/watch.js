@@ -72,7 +72,8 @@ export class OwnerWatch {
       try {
         const shown = await readCredential(this.#options.credential);
         if (shown !== null && userOf(shown) === undefined) return this.close(); // a key may be everybody's
-        const watch = watchStreams({ ...this.#options, events: true, after: this.#after, maxAttempts: 1, signal });
+        const onLoss = () => tell({ isOpen: false });
+        const watch = watchStreams({ ...this.#options, events: true, after: this.#after, maxAttempts: 1, onLoss, signal });
         for await (const { id, event } of watch) {
           clearTimeout(late);
           tell({ after: id, event });
@@ -91,8 +92,9 @@ export class OwnerWatch {
   /** @param {{after?: string, isOpen?: boolean, isLate?: boolean, event?: any, streams?: [string, {entry?: any, number?: number}][]}} message */
   #hear({ after, isOpen = true, isLate, event, streams = [] }) {
     this.#after = after || this.#after;
+    const isChanged = isOpen !== this.isOpen;
     this.isOpen = isOpen;
-    if (!isOpen) this.#tell({ isDown: true, isLate });
+    if (isChanged || isLate) this.#tell({ isDown: !isOpen, isLate });
     for (const [stream, known] of streams) {
       this.#streams.set(stream, known);
       this.#tell({ stream, number: known.number });

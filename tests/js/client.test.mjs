@@ -410,7 +410,8 @@ test('watchStreams gives up after so many attempts in vain', async () => {
   const fetch = async () => replies.shift()();
   const ends = () => new Response('retry: 1\n\n', { headers: { 'content-type': 'text/event-stream' } });
   const tells = () => new Response('retry: 1\ndata: {"type":"watch.ready"}\nid: r1e1\n\n', { headers: { 'content-type': 'text/event-stream' } });
-  const options = { fetch, streamsUrl: 'http://relay.test', maxAttempts: 1 };
+  let losses = 0;
+  const options = { fetch, streamsUrl: 'http://relay.test', maxAttempts: 1, onLoss: () => { losses += 1; } };
   replies.push(tells, tells, ends);
   const told = [];
   await assert.rejects(async () => {
@@ -418,7 +419,11 @@ test('watchStreams gives up after so many attempts in vain', async () => {
   }, { code: 'connection_lost' });
   assert.deepEqual([told, replies], [['watch.ready', 'watch.ready'], []]);
   replies.push(() => new Response(null, { status: 503 }));
+  assert.equal(losses, 0, 'a body that ends is whole');
   await assert.rejects(() => watchStreams({ ...options, maxAttempts: 0 }).next(), { status: 503 });
+  replies.push(() => new Response(new ReadableStream({ start: (body) => body.error(new TypeError('broken')) }), { headers: { 'content-type': 'text/event-stream' } }));
+  await assert.rejects(() => watchStreams({ ...options, maxAttempts: 0 }).next(), { code: 'connection_lost' });
+  assert.equal(losses, 2);
 });
 
 test('listStreams asks for a page of a list, and takes nothing else for one', async (t) => {
