@@ -444,13 +444,13 @@ class Database:
             for stream, listed, started_at, stored_at, ended_at, status, last in rows
         ]
 
-    def changed_owners(self, mark: float) -> tuple[float, set[str] | None]:
+    def changed_owners(self, mark: float) -> tuple[float, list[str] | None]:
         """Do `EventLog.changed_owners`: places grow with each transaction, over all processes."""
         newest: float = self._execute("SELECT max(place) FROM streams").fetchone()[0] or 1.0
         if not 0 < mark <= newest:  # the newest were removed
             return newest, None
         changed = "SELECT DISTINCT owner FROM streams INDEXED BY streams_place WHERE place > ?"
-        return newest, {owner for (owner,) in self._execute(changed, (mark,))}
+        return newest, [owner for (owner,) in self._execute(changed, (mark,))]
 
     # Removal
 
