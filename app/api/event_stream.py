@@ -16,8 +16,9 @@ from ..dialects.native.client.renderer import Writer as NativeWriter
 from ..dialects.native.client.renderer import compact
 from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog import STRIDE, Ending, LogState
+from ..eventlog.contract import PAGE
 from ..events import Event, StreamEnd
-from ..generation.readers import Reader
+from ..generation.readers import BATCH, Reader
 from .checkpoints import EVERY, NEVER, Checkpoint, Checkpoints
 from .deliveries import OnWhole
 from .http_settings import HttpSettings
@@ -75,7 +76,9 @@ async def catch_up(
     frames: list[bytes] = []
     first: Sequence[Event] = ()
     while after < last and not frames and end is None:
-        events = await reader.read(after, timeout_s=0)
+        # In few round trips, but not far beyond the first missed frame.
+        limit = max(BATCH, min(PAGE, writer.missing))
+        events = await reader.read(after, timeout_s=0, limit=limit)
         if not events:
             break
         first = first or events

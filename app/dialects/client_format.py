@@ -128,7 +128,7 @@ class NumberedWriter:
     def catch_up(self, event: Event) -> bytes:
         """Do `feed`; frames before the cursor are only counted if the renderer has `pass_over`."""
         pass_over = getattr(self.renderer, "pass_over", None)
-        if pass_over is not None and self.last < self._after:
+        if pass_over is not None and self.missing > 0:
             count = pass_over(event)
             if count is not None:
                 self.count += count
@@ -138,6 +138,11 @@ class NumberedWriter:
     def skip(self, count: int) -> None:
         """Skip `count` numbers: those of lost frames."""
         self._skipped += count
+
+    @property
+    def missing(self) -> int:
+        """The number of frames up to the cursor."""
+        return self._after - self.last
 
     @property
     def last(self) -> int:

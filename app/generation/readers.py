@@ -58,12 +58,12 @@ class Reader:
         self._log = event_log
         self._on_leave: Callable[[str, float | None], None] | None = on_leave
 
-    async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
+    async def read(self, after: int, *, timeout_s: float, limit: int = BATCH) -> Sequence[Event]:
         """Return events after the cursor; see `EventLog.read`."""
         page, self._page = self._page, ()
         if page and after == self._page_after:
             return page
-        return await self._log.read(self.stream, after, timeout_s=timeout_s, limit=BATCH)
+        return await self._log.read(self.stream, after, timeout_s=timeout_s, limit=limit)
 
     def put_back(self, after: int, events: Sequence[Event]) -> None:
         """Return unused events after a cursor, for the next read."""

@@ -393,11 +393,11 @@ class KeptLog(Reader):
         self.events, self.kept, self.begun = events, kept, list[int]()
         super().__init__(STREAM, None, lambda *_: None, drain=asyncio.sleep, found=state)  # type: ignore[arg-type]
 
-    async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
+    async def read(self, after: int, *, timeout_s: float, limit: int = BATCH) -> Sequence[Event]:
         self.begun.append(after)
         if self.kept is not None and after >= self.kept:
             return Ending([StreamEnd("interrupted", "error")], after=before_ending(self.kept))
-        return self.events[after : min(after + BATCH, self.kept or len(self.events))]
+        return self.events[after : min(after + limit, self.kept or len(self.events))]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog import LogState
 from app.eventlog.memory import MemoryLog
 from app.events import Event, StreamStart, TextDelta, TextStart
-from app.generation.readers import Reader
+from app.generation.readers import BATCH, Reader
 
 pytestmark = pytest.mark.pure
 
@@ -25,8 +25,8 @@ class FullReader(Reader):
         state = LogState(0, ended=False)
         super().__init__("st_1", log, lambda *_: None, drain=asyncio.sleep, found=state)
 
-    async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
-        return EVENTS[after : after + 256]
+    async def read(self, after: int, *, timeout_s: float, limit: int = BATCH) -> Sequence[Event]:
+        return EVENTS[after : after + limit]
 
 
 async def test_counting_the_frames_of_a_long_stream_gives_way_to_others():
@@ -54,6 +54,6 @@ async def test_stream_is_read_no_further_than_to_the_frame_that_was_seen_last():
     assert isinstance(writer, NumberedWriter)
     begun = await catch_up(writer, FullReader(), last=len(EVENTS), checkpoints=Checkpoints())
 
-    assert 512 == begun.after
+    assert 300 + BATCH == begun.after
     assert writer.last - 300 == len(begun.frames)
     assert begun.frames[0].endswith(b"id: st_1.c301\n\n")
