@@ -44,15 +44,12 @@ class Connector:
             login = base64.b64encode(b":".join(proxy.raw_auth)).decode()
             self.proxy_headers["proxy-authorization"] = f"Basic {login}"
 
-    def request_target(self, url: CallUrl) -> str:
-        """Return the target of a request (RFC 9112, 3.2): a proxy gets the whole URL."""
+    def render_head(self, call: HttpCall) -> bytes:
+        """Render the head of a call: a proxy gets the whole URL (RFC 9112, 3.2), and its login."""
+        url = call.url
         if self._proxy is None or url.origin.scheme == "https":
-            return url.target
-        return f"http://{url.authority}{url.target}"
-
-    def headers_for(self, url: CallUrl) -> dict[str, str]:
-        """Return additional headers of a request: those for a proxy that reads it."""
-        return {} if url.origin.scheme == "https" else self.proxy_headers
+            return call.render_head(url.target, {})
+        return call.render_head(f"http://{url.authority}{url.target}", self.proxy_headers)
 
     async def connect(self, origin: Origin) -> Connection:
         """Open a connection to an upstream.
@@ -204,7 +201,7 @@ class Transport(httpx2.AsyncBaseTransport):
             httpx2.ConnectTimeout: there was no connection in `connect_timeout_s`.
         """
         url, connector = call.url, self._connector
-        request = call.render_head(connector.request_target(url), connector.headers_for(url))
+        request = connector.render_head(call)
         pool, keeps = (url.origin, owner), call.headers.get("connection") != "close"
         connection = self._take(pool) if keeps and not fresh else None
         if connection is not None:
