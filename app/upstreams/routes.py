@@ -466,7 +466,11 @@ class Upstreams:
             # In a thread, and of a copy: a reload may replace the routes meanwhile.
             work = asyncio.to_thread(copy(self)._list_models, lists, names, price_of)
             self._sources, self._made = sources, asyncio.ensure_future(work)
-        return await asyncio.shield(self._made)
+        try:
+            return await asyncio.shield(self._made)
+        except Exception:
+            self._sources = None  # else it would fail until one of them changes
+            raise
 
     async def _fetch_lists(self, client: HttpClient) -> Lists:
         """Query the upstreams whose model lists add facts to the settings."""
@@ -479,12 +483,12 @@ class Upstreams:
             for name, route in self.routes.items()
         }
         rows |= {name: _Row(place[0].name, [place]) for name, place in self._listed.items()}
-        if self._passthrough:
-            for upstream in self.all:
-                if not upstream.models:
-                    for model in lists.get(upstream.name, {}):
-                        row = _Row(upstream.name, [(upstream, model)])
-                        rows[upstream.public_name(model)] = row
+        rows |= {
+            upstream.public_name(model): _Row(upstream.name, [(upstream, model)])
+            for upstream in self.all
+            if self._passthrough and not upstream.models
+            for model in lists.get(upstream.name, {})
+        }
         if self.default_model is not None:
             default = self.resolve(None)
             targets = [(target.upstream, target.model) for target in default.targets]

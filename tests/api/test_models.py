@@ -365,3 +365,14 @@ async def test_requests_at_once_make_the_list_once(monkeypatch: Any) -> None:
 
     assert all(one == listed[0] for one in listed)
     assert 1 == sum(call.args[0] == "m7" for call in look.call_args_list)
+
+
+async def test_a_list_that_could_not_be_made_is_made_at_the_next_request(monkeypatch: Any) -> None:
+    async with serve_script([]) as (relay, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(routes, "look_up", Mock(side_effect=MemoryError))
+            failed = await relay.client.get("/v1/models")
+        listed = await names(relay)
+
+    assert 500 == failed.status_code
+    assert "demo" in listed
