@@ -175,7 +175,7 @@ def _check_ends(history: _Sorted) -> Iterator[str]:
     over: dict[tuple[str, str], float] = {}
     for one in history["append"]:
         # Two that wait at the same time may return in another order than that of the log.
-        since: Any = one.get("since", one["at"])
+        since: float = one["since"] if "since" in one else one["at"]
         if since >= over.get((one["process"], one["stream"]), float("inf")):
             yield f"{one['stream']}: {one['types']} appended after its end"
         if one["end"] is not None:
