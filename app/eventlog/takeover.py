@@ -28,6 +28,8 @@ class Orphan(NamedTuple):
 Heir = Callable[[Orphan], Callable[[], None] | None]
 """Returns how this process goes on with a stream; None if it cannot, and the stream is ended.
 
+Raises a `RelayError` if it cannot now: the stream is left to others, or to a later try.
+
 The returned function is called once the log has given the stream to this process, so that `append`
 takes its events; never, if another process has it, or it has been stopped."""
 

@@ -206,9 +206,9 @@ class Runs:
                 running.run.stop("interrupted", shut_down(), by="shutdown")
         if runs:
             await asyncio.wait([running.task for running in runs], timeout=STOP_S)
-        for running in left:
-            if self._takeover is not None and running.task.done():
-                await self._takeover.hand_over(running.run.stream)
+        if self._takeover is not None:
+            streams = [running.run.stream for running in left if running.task.done()]
+            await asyncio.gather(*map(self._takeover.hand_over, streams))
 
     def _ended(self, stream: str) -> None:
         running = self._runs.pop(stream)

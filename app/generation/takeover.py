@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from ..dialects.reading.open_blocks import OpenBlocks
-from ..errors import RelayError
+from ..errors import RelayError, shutting_down
 from ..eventlog.takeover import Orphan
 from ..events import Notice, StreamTarget
 from ..ledger.accounts import Grant
@@ -34,6 +34,9 @@ MOST_TAKEOVERS: Final = 3
 
 _SECOND = frozenset((TAKEN_OVER.code, "rescue", "hedge"))
 """Notices of a second call: no more than that one is reserved."""
+
+MOST_BYTES: Final = 2**20
+"""The size of a stored request: the log has it as long as the events."""
 
 log = structlog.get_logger("seseragi.generation")
 
@@ -56,9 +59,10 @@ _decode = msgspec.msgpack.Decoder(StoredRequest, dec_hook=_rest).decode
 
 
 def pack_request(chat: ChatRequest, options: StartOptions) -> bytes:
-    """Pack what another relay needs to go on with the answer to a request."""
+    """Pack what another relay needs to go on with the answer to a request; empty if it is large."""
     metadata = None if options.metadata is None else dict(options.metadata)
-    return _encode(StoredRequest(chat, options.linger_s, options.headers, metadata))
+    packed = _encode(StoredRequest(chat, options.linger_s, options.headers, metadata))
+    return packed if len(packed) <= MOST_BYTES else b""
 
 
 def unpack_request(packed: bytes) -> StoredRequest:
@@ -82,15 +86,17 @@ class Takeovers:
         """See `eventlog.takeover.Heir`."""
         info, parts = orphan.info, self._parts
         age_s = max(0.0, parts.clock.wall() - orphan.started_at)
-        if self._shutdown.draining or age_s >= parts.limits.total_timeout_s:
+        if age_s >= parts.limits.total_timeout_s:
             return None
+        if self._shutdown.draining:
+            raise shutting_down()
+        parts.admission.check_streams(LOCAL)
         notices = [event.code for event in orphan.events if isinstance(event, Notice)]
         if notices.count(TAKEN_OVER.code) >= MOST_TAKEOVERS:
             return None
         try:
             stored = unpack_request(info.takeover)
             route = parts.upstreams.resolve(info.route)
-            parts.admission.check_streams(LOCAL)
         except (RelayError, ValueError) as error:
             log.warning("stream cannot be taken over", stream=info.id, error=str(error)[:300])
             return None

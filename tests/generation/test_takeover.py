@@ -2,14 +2,28 @@
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from app.dialects.client_formats import CLIENT_FORMATS
-from app.errors import RequestError
+from app.errors import RequestError, ServiceError
+from app.eventlog.stream_info import StreamInfo
+from app.eventlog.takeover import Orphan
+from app.events import Event, StreamStart
+from app.generation.run import TAKEN_OVER
+from app.generation.shutdown import Shutdown
 from app.generation.start_options import StartOptions
-from app.generation.takeover import pack_request, unpack_request
+from app.generation.takeover import (
+    MOST_BYTES,
+    MOST_TAKEOVERS,
+    Takeovers,
+    pack_request,
+    unpack_request,
+)
+from app.policies.admission import Admission, Shares
+from app.policies.deadlines import Limits
 from app.relay import Relay
 from app.requests import ChatRequest, OutputCeiling, UserMessage
 from app.settings import SettingsError, load_settings
@@ -82,3 +96,40 @@ async def test_what_cannot_be_taken_over_is_refused_at_the_start(tmp_path, log, 
 def test_what_is_no_request_is_refused(packed):
     with pytest.raises(ValueError, match=r"."):
         unpack_request(packed)
+
+
+def takeovers(*, draining: bool = False, streams: int = 0) -> Takeovers:
+    """Return those of a relay that can only refuse."""
+    clock = SimpleNamespace(wall=lambda: 1000.0)
+    admission = Admission(Shares(), max_streams=1, clock=lambda: 0.0)
+    admission.streams = streams
+    parts = SimpleNamespace(clock=clock, limits=Limits(), admission=admission)
+    shutdown = Shutdown(lambda: False)
+    shutdown.draining = draining
+    return Takeovers(parts, None, shutdown)  # type: ignore[arg-type]
+
+
+def orphan(*, age_s: float = 10, count: int = 0) -> Orphan:
+    events: list[Event] = [StreamStart("st_1", "r", created=1), *[TAKEN_OVER] * count]
+    return Orphan(StreamInfo("st_1", takeover=b"?"), events, 1000.0 - age_s)
+
+
+@pytest.mark.parametrize("busy", [{"draining": True}, {"streams": 1}])
+def test_a_relay_that_cannot_now_leaves_an_orphan_to_others(busy):
+    with pytest.raises(ServiceError) as raised:
+        takeovers(**busy).heir(orphan())
+
+    assert "overloaded" == raised.value.code
+
+
+@pytest.mark.parametrize(
+    "left", [orphan(age_s=1800), orphan(count=MOST_TAKEOVERS), orphan(count=MOST_TAKEOVERS - 1)]
+)
+def test_an_orphan_that_is_old_or_was_taken_over_too_often_is_ended(left):
+    assert None is takeovers().heir(left)  # the last one's request cannot be read
+
+
+def test_a_large_request_is_not_stored():
+    chat = ChatRequest(messages=[UserMessage("x" * MOST_BYTES)])
+
+    assert b"" == pack_request(chat, StartOptions(linger_s=None))

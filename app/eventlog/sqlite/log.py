@@ -179,7 +179,8 @@ class SqliteLog(EventLog):
             await self._writer.close(lambda: None)
             raise
         if not self._shared:
-            await self._settle_streams_of(NOBODY)
+            with contextlib.suppress(RelayError):  # they are too many: the sweeper tries again
+                await self._settle_streams_of(NOBODY)
         self._due.set()
         self._tasks = Supervisor()
         self._tasks.keep("event log sweeper", self._keep_swept)
@@ -582,3 +583,4 @@ class SqliteLog(EventLog):
             await wait_for(self._due, SWEEP_S)
             with contextlib.suppress(RelayError):
                 await self.sweep()
+                await self._settle_streams_of(NOBODY)
