@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 
 import msgspec
+import structlog
 
 from ..errors import RelayError, shutting_down
 from ..eventlog import LogState, Look
@@ -27,6 +28,8 @@ from .run import Run, shut_down
 from .shutdown import STOP_S, Shutdown
 from .start_options import StartOptions
 from .taken import Taken
+
+log = structlog.get_logger("seseragi.generation")
 
 
 class _RunningStream:
@@ -208,6 +211,8 @@ class Runs:
             await asyncio.wait([running.task for running in runs], timeout=STOP_S)
         if self._takeover is not None:
             streams = [running.run.stream for running in left if running.task.done()]
+            if streams:
+                log.info("streams handed over", streams=len(streams))
             await asyncio.gather(*map(self._takeover.hand_over, streams))
 
     def _ended(self, stream: str) -> None:

@@ -281,7 +281,7 @@ class Owner:
         with contextlib.suppress(Away, CommandRefused):
             await self._renew([local], ms=0)
         if self.streams.get(local.stream) is local:
-            self._lose(local, local.acked, "it is handed over")
+            self._lose(local, local.acked, "")
 
     def abandon(self, local: LocalStream) -> None:
         """Take back a stream for which no provider was called, and none will be.
@@ -546,9 +546,11 @@ class Owner:
     def _lose(self, local: LocalStream, kept: int, why: str = "its lease was over") -> None:
         """Give up a stream that another process has ended or goes on with, or may.
 
-        Readers that have not seen more of it than Redis has continue there.
+        Readers that have not seen more of it than Redis has continue there. Without a reason it is
+        given up on purpose.
         """
-        _warn(local, "stream was given up", why=why, kept=kept)
+        if why:
+            _warn(local, "stream was given up", why=why, kept=kept)
         self.streams.pop(local.stream, None)
         self._dirty.pop(local.stream, None)
         error = StreamTaken() if local.is_strict else taken_over()
