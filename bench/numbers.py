@@ -1,7 +1,7 @@
 """The numbers of the documents that come from the benchmark's table: `python -m bench.numbers`.
 
-It writes those of `docs/benchmarks/table.json` into their sentences, and the table of resumes from
-`resume.json`.
+It writes those of `docs/benchmarks/table.json` into their sentences, and the tables of resumes and
+readers from `resume.json` and `readers.json`.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from bench import resume
+from bench import readers, resume
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -23,8 +23,8 @@ PLACES: Final = (
 )
 """Documents, where a number is in each, and its figure."""
 
-RESUMES: Final = r"(?<=\| Redis \|\n\|---\|---\|---\|---\|---\|\n)(\|.+\n)*\|.+"
-"""The rows of the table of resumes."""
+TABLES: Final = (("reconnect", "resume", resume), ("readers", "readers", readers))
+"""The first cell of a table, the benchmark whose file it is from, and what makes its rows."""
 
 
 def correct(name: str, text: str) -> str:
@@ -40,12 +40,13 @@ def correct(name: str, text: str) -> str:
             text, count = re.subn(pattern, number, text)
             if count != 1:
                 raise ValueError(f"{name}: {pattern!r} is there {count} times")
-    if name == "docs/benchmarks.md":
-        found = _figures("resume.json", "seseragi, resume")
-        rows = resume.summarize({one: value["median"] for one, value in found.items()})
-        text, count = re.subn(RESUMES, rows, text)
+    for cell, benchmark, made in TABLES if name == "docs/benchmarks.md" else ():
+        found = _figures(f"{benchmark}.json", f"seseragi, {benchmark}")
+        rows = made.summarize({one: value["median"] for one, value in found.items()})
+        head = rf"(?m)(^\| {cell} \|.+\n\|[-|]+\n)(?:\|.+\n)+"
+        text, count = re.subn(head, rf"\g<1>{rows}\n", text)
         if count != 1:
-            raise ValueError(f"{name}: the table of resumes is there {count} times")
+            raise ValueError(f"{name}: the table of {cell!r} is there {count} times")
     return text
 
 

@@ -462,15 +462,11 @@ class Upstreams:
         names = [] if self._cassettes is None else await asyncio.to_thread(self._cassettes)
         # Prices depend on the time of day.
         sources = (lists, names, price_of, asyncio.get_running_loop().time() // LIST_S)
-        if self._sources != sources:
+        if self._sources != sources or _has_failed(self._made):
             # In a thread, and of a copy: a reload may replace the routes meanwhile.
             work = asyncio.to_thread(copy(self)._list_models, lists, names, price_of)
             self._sources, self._made = sources, asyncio.ensure_future(work)
-        try:
-            return await asyncio.shield(self._made)
-        except Exception:
-            self._sources = None  # else it would fail until one of them changes
-            raise
+        return await asyncio.shield(self._made)
 
     async def _fetch_lists(self, client: HttpClient) -> Lists:
         """Query the upstreams whose model lists add facts to the settings."""
@@ -552,3 +548,8 @@ def _find_facts(rows: Mapping[str, _Row], lists: Lists, price_of: PriceOf) -> It
             prices = price_of(f"{upstream.name}/{model}")
             abouts.append(msgspec.structs.replace(about, prices=prices))
         yield Listed(name, owner, least(abouts) if owner == OWNER else abouts[0])
+
+
+def _has_failed(made: "asyncio.Future[ModelList]") -> bool:
+    """Return whether a list could not be made, which the next request tries again."""
+    return made.done() and (made.cancelled() or made.exception() is not None)
