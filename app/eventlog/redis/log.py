@@ -371,8 +371,7 @@ class RedisLog(EventLog):
             if after >= STRIDE:  # of an `Ending` that Redis has lost
                 raise conflict(stream, len(entry.events))
             return await entry.read(after, timeout_s=timeout_s, limit=limit)
-        if self._stopping and timeout_s > 0:
-            raise away("the relay is shutting down; try again")
+        self._check_waits(timeout_s)
         tail = self._tails.find(stream)
         if tail is None or not tail.covers(after):
             try:
@@ -383,8 +382,13 @@ class RedisLog(EventLog):
                 raise
             if after < page.last or page.ended_at is not None or timeout_s <= 0:
                 return self._pages.events(stream, page, after)
+            self._check_waits(timeout_s)  # it may have begun to shut down meanwhile
             tail = self._tails.find(stream) or self._tails.start(stream, page.last)
         return await tail.read(after, timeout_s=timeout_s, limit=limit)
+
+    def _check_waits(self, timeout_s: float) -> None:
+        if self._stopping and timeout_s > 0:
+            raise away("the relay is shutting down; try again")
 
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
         here, elsewhere = self._entries, self._tails

@@ -95,6 +95,9 @@ TALLY_S = 5.0
 READERS_SURE_S = 0.5
 """For how long readers in other processes are sure to stay."""
 
+ORPHAN_S = 0.5
+"""The pause of a reader that waits for a stream to be taken over."""
+
 T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -154,6 +157,7 @@ class SqliteLog(EventLog):
         self._heir = heir
 
     async def hand_over(self, stream: str) -> None:
+        self._stopping = True  # its readers here have nothing to wait for
         with contextlib.suppress(ServiceError):  # the next start finds it without a process
             await self._writer.write(partial(self._database.hand_over, stream))
         self._owner.drop(Gone([stream], 0))
@@ -317,8 +321,12 @@ class SqliteLog(EventLog):
             return await entry.read(after, timeout_s=timeout_s, limit=limit)
         tail = self._feed.find(stream)
         if tail is None or timeout_s <= 0:
-            _, events, tail = await self._catch_up(stream, after, limit)
+            row, events, tail = await self._catch_up(stream, after, limit)
             if tail is None:
+                if row.process == NOBODY and row.ended_at is None and not events and timeout_s > 0:
+                    if self._stopping:
+                        raise shutting_down()
+                    await asyncio.sleep(min(timeout_s, ORPHAN_S))
                 return events
         if not tail.covers(after):
             return await self._read(
@@ -358,7 +366,7 @@ class SqliteLog(EventLog):
         """
         while True:
             row, events = await self._read(partial(self._look_file, stream, after, limit, owner))
-            if row.ended_at is not None or row.process == self._database.process:
+            if row.ended_at is not None or row.process in (self._database.process, NOBODY):
                 return row, events, None
             tail = self._feed.find(stream) or self._feed.start(stream, row)
             await self._feed.catch_up()
@@ -473,7 +481,8 @@ class SqliteLog(EventLog):
         self, stream: str, after: int, limit: int, owner: str | None = None
     ) -> tuple[Row, list[Event]]:
         row = self._row(stream, owner)
-        if row.ended_at is None or after >= row.last or not limit:  # one that runs is in memory
+        runs = row.ended_at is None and row.process != NOBODY
+        if runs or after >= row.last or not limit:  # one that runs is in memory
             return row, []
         return row, self._database.read(row.key, after, limit)
 
