@@ -46,7 +46,8 @@ class Takeover(Protocol):
     async def hand_over(self, stream: str) -> None:
         """Give a stream that this process no longer produces to whoever takes it over.
 
-        Its readers here are released, and its events that are not stored are lost.
+        Its readers here are released, and its events that are not stored are lost. One that has
+        ended, or is about to, stays.
         """
 
 

@@ -106,10 +106,9 @@ class Chain:
     def _go_on(self, taken: Taken) -> None:
         """Prepare the attempt that goes on with a stream of a dead relay."""
         attempts = self.attempts
-        if taken.charge is not None:
-            attempts.charges.followed.append(taken.charge)
-            if taken.begun:
-                attempts.charges.parts.append(taken.charge)
+        attempts.charges.followed += taken.charges
+        if taken.part is not None:
+            attempts.charges.parts.append(taken.part)
         if taken.answer:
             self._commit = commit = self._build()
             self._reread = Reread(taken.events, attempts, commit)

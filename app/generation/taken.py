@@ -25,5 +25,7 @@ class Taken(NamedTuple):
     """The number of events before that answer."""
     unfinished: Unfinished | None = None
     """The answer that another attempt continues."""
-    charge: Charge | None = None
-    """What the dead relay's call has cost, by an estimate, if another one follows."""
+    charges: Sequence[Charge] = ()
+    """What the dead relay's calls have cost that others follow, by estimates."""
+    part: Charge | None = None
+    """That of the call whose text is a part of the answer."""

@@ -133,6 +133,14 @@ class Takeovers:
         taken = Taken(events, age_s, attempts=max(1, len(attempts)), begun=bool(attempts))
         last = attempts[-1] if attempts else None
         target = None if last is None else _find_target(route, chat, last)
+        answered = route.targets[0].name if last is None else f"{last.upstream}/{last.model}"
+        if target is not None:
+            answered = target.name
+        settlements, reserve = self._parts.settlements, orphan.info.reserve
+        if "hedge" in notices:  # the dead relay knew what the other call has cost
+            others = [one.name for one in route.targets if one.name != answered]
+            beside = settlements.charge(others[0] if others else answered, None, request=reserve)
+            taken = taken._replace(charges=[beside])
         if last is not None:
             taken = taken._replace(attempts=last.attempt, first=1 + events.index(last))
             if len(attempts) == 1 and last.upstream_id and target and target.can_be_read_again:
@@ -143,14 +151,13 @@ class Takeovers:
         answer = find_unfinished(events)
         if answer is None or not has_room(chat, answer.text):
             return None
-        name = route.targets[0].name if last is None else f"{last.upstream}/{last.model}"
         blocks = OpenBlocks()
         for event in events:
             blocks.note(event)
-        charge = self._parts.settlements.charge(
-            name, blocks.usage, request=orphan.info.reserve, written=events[taken.first :]
-        )
-        return route, taken._replace(unfinished=answer if last else None, charge=charge)
+        first = events[taken.first :]
+        charge = settlements.charge(answered, blocks.usage, request=reserve, written=first)
+        taken = taken._replace(charges=[*taken.charges, charge], part=charge if last else None)
+        return route, taken._replace(unfinished=answer if last else None)
 
 
 def _find_target(route: Route, chat: ChatRequest, last: StreamTarget) -> Target | None:

@@ -151,7 +151,8 @@ class RedisLog(EventLog):
         self._heir = heir
 
     async def hand_over(self, stream: str) -> None:
-        if (local := self._owner.streams.get(stream)) is not None:
+        local = self._owner.streams.get(stream)
+        if local is not None and local.ended_at is None:  # else its end is on its way
             await self._owner.hand_over(local)
 
     async def open(

@@ -158,6 +158,9 @@ class SqliteLog(EventLog):
 
     async def hand_over(self, stream: str) -> None:
         self._stopping = True  # its readers here have nothing to wait for
+        local = self._owner.streams.get(stream)
+        if local is None or local.ending:  # its end is on its way
+            return
         with contextlib.suppress(ServiceError):  # the next start finds it without a process
             await self._writer.write(partial(self._database.hand_over, stream))
         self._owner.drop(Gone([stream], 0))
