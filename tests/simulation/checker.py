@@ -105,8 +105,13 @@ class _Sorted:
         killed = {one["process"] for one in self["killed"]}
         dead = {one["stream"] for one in self["created"] if one["process"] in killed}
         dead |= {stream for stream, ended in self.ended.items() if ended[0]["lost"]}
+        producers: dict[str, set[str]] = defaultdict(set)
+        for one in self["append"]:
+            producers[one["stream"]].add(one.get("process", ""))
+        dead |= {stream for stream, found in producers.items() if len(found) > 1}
         self.orphaned = {self.markers[stream] for stream in dead if stream in self.markers}
-        """Requests with a stream that was ended for its process: earlier attempts are unknown."""
+        """Requests with a stream that was ended for its process, or taken over: earlier attempts
+        are unknown."""
         if self["lost"]:
             self.orphaned |= set(self.markers.values())
         self.billed: dict[tuple[str, int], Record] = {}

@@ -595,4 +595,5 @@ class SqliteLog(EventLog):
             await wait_for(self._due, SWEEP_S)
             with contextlib.suppress(RelayError):
                 await self.sweep()
-                await self._settle_streams_of(NOBODY)
+                if not self._shared:  # else `_keep_others` does it
+                    await self._settle_streams_of(NOBODY)

@@ -82,6 +82,8 @@ class Owner:
             ServiceError: `overloaded`, running streams take all the memory; `internal`.
         """
         stream, last = orphan.info.id, len(orphan.events)
+        if self._entries.find(stream) is not None:
+            return False  # it is being taken
         entry = self._entries.create(orphan.info.without_request())
         entry.started_at = orphan.started_at
         self._entries.add(stream, orphan.events, size=size_of(orphan.events))
