@@ -480,7 +480,9 @@ CHANGED_OWNERS = _script(
 -- false for all. It begins at the time, so that marks of before a loss are too low.
 local last = redis.call('ZREVRANGEBYSCORE', KEYS[1], '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local newest = tonumber(last[2] or now * 1000)
-local least, owners = tonumber(redis.call('ZSCORE', KEYS[1], '') or newest), false
+-- The member '' has the least score: the first one that can be told from.
+local first = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local least, owners = tonumber(first[2] or newest), false
 if tonumber(ARGV[1]) >= least and tonumber(ARGV[1]) <= newest then
   owners = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '+inf')
 end

@@ -24,16 +24,16 @@ PACES: list[Step] = [
 
 
 async def talk(folder: Path, relay: str, *, stops: bool) -> dict[str, Any]:
-    how = "run npm ci --prefix tests/clients/families"
+    how = "run npm ci --prefix tests/clients/copilotkit"
     modules = HERE / "node_modules"
     file(modules / "@copilotkit" / "runtime" / "package.json", how=how)
     shutil.copytree(ROOT / "examples" / "copilotkit", folder, dirs_exist_ok=True)
-    shutil.copy(HERE / "copilotkit_runtime.mjs", folder)
+    shutil.copy(HERE / "runtime.mjs", folder)
     (folder / "node_modules").mkdir()
     for package in ("@ag-ui", "@copilotkit", "rxjs"):
         (folder / "node_modules" / package).symlink_to(modules / package)
     (folder / "node_modules" / "seseragi").symlink_to(ROOT / "static")
-    command = (program("node"), folder / "copilotkit_runtime.mjs", json.dumps(["openai/m", stops]))
+    command = (program("node"), folder / "runtime.mjs", json.dumps(["openai/m", stops]))
     found: dict[str, Any] = json.loads(
         await run(*command, RELAY_URL=relay, RELAY_KEY="ann", COPILOTKIT_TELEMETRY_DISABLED="true")
     )
