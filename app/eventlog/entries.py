@@ -104,8 +104,11 @@ class Entry(Subscribers):
 
     async def read(self, after: int, *, timeout_s: float, limit: int) -> Sequence[Event]:
         """Do `EventLog.read`."""
-        if after >= len(self.events) and self.ended_at is None and timeout_s > 0:
+        # The producer's own cursor may be ahead of what is stored and shown.
+        while after >= (shown := len(self.events)) and self.ended_at is None and timeout_s > 0:
             await self.wait(timeout_s)
+            if len(self.events) == shown:
+                break
         return self.events[after : after + limit]
 
     def orphaned(

@@ -178,6 +178,17 @@ async def test_read_waits_for_the_next_event(event_log):
     assert deltas("a", "b") == list(await asyncio.wait_for(reading, 20))
 
 
+async def test_read_ahead_waits_though_earlier_events_come(event_log):
+    """As a producer does whose last batches are not stored yet."""
+    await filled(event_log, [START])
+    reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=20))
+    await let_wait(event_log, reading)
+    await event_log.append("st_1", deltas("a"))
+    await event_log.append("st_1", deltas("b"))
+
+    assert deltas("b") == list(await asyncio.wait_for(reading, 20))
+
+
 async def test_read_gives_up_after_its_time(event_log):
     await filled(event_log, [START])
 
