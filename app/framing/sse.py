@@ -53,8 +53,8 @@ class Decoder:
     def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
         self._max_line = max_line
         self._max_event = max_event
-        self._short = min(max_line, max_event) - len(_DATA)
-        """No limit refuses data up to this length."""
+        self._short = (min(max_line, max_event) - len(_DATA)) // 3
+        """No limit refuses data up to this length, also if each byte becomes a U+FFFD."""
         self._at_start = True
         self._after_cr = False
         self._partial = bytearray()

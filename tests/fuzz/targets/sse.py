@@ -101,6 +101,7 @@ TARGET = Target(
         b'\xffdata: {"a": 1}\n\n{"error":\n {"a": "}"}}\nerror: x\nid: a\n\n',
         b'\xbf\n [{"a": "]"},\n{"b": []}]',
         b"\x44id: \x00\nid: 7\nevent: \ndata: x\n\n: a\n\n",
+        b"\x44data: \x00\x00\x00\x00id: %bx\n\n: a\n\n" % (b"\xee" * 11),
     ),
     tokens=(
         *(b"data:", b"data: ", b"event: ", b"id: ", b"retry: ", b": hb\n", b"error: ", b"[DONE]"),
