@@ -100,7 +100,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         default="",
         help=f"parts, comma-separated: {', '.join(PARTS)}, figures;"
         f" of redis: {', '.join(redis.PARTS)}; of resume: {', '.join(resume.LOGS)};"
-        f" of readers: nchan, {', '.join(readers.LOGS)}",
+        f" of readers: nchan, {', '.join(resume.LOGS)}",
     )
     parser.add_argument(
         "--peer",
@@ -157,7 +157,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     others = {
         "redis": [*redis.PARTS],
         "resume": [*resume.LOGS],
-        "readers": ["nchan", *readers.LOGS],
+        "readers": ["nchan", *resume.LOGS],
     }
     known = others.get(options.what, [*PARTS, "figures"])
     plan = QUICK if options.quick else Plan()

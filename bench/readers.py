@@ -20,6 +20,7 @@ from bench.machine import cpu_s, describe, summary
 from bench.measures import Figures, Plan, Row, say
 from bench.redis import running_store
 from bench.relays import Relay, nginx, own, started
+from bench.resume import LOGS
 
 READERS = (1, 100, 1000)
 RATE = 20
@@ -44,11 +45,6 @@ http {
   }
 }
 """
-LOGS = {
-    "memory": "memory",
-    "sqlite": "sqlite:///{folder}/log.db",
-    "redis": "",
-}
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 _NUMBER = re.compile(rb"#(\d+)#")
 

@@ -20,6 +20,7 @@ import msgspec
 from ..dialects.client_format import NumberedWriter
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..eventlog import STRIDE
+from ..eventlog.entries import UNTYPED_FACTOR
 
 EVERY: Final = 2000
 """Events from one checkpoint to the next. A resume passes over half as many, in 0.5 ms in memory
@@ -46,9 +47,6 @@ _TEXTS: Final = (str, bytes, msgspec.Raw)
 
 _OVERHEAD: Final = 300
 """The memory of a checkpoint besides its bytes."""
-
-_UNTYPED_FACTOR: Final = 7
-"""How much larger tables of small values are than their JSON."""
 
 
 class Checkpoint(NamedTuple):
@@ -189,5 +187,5 @@ class Checkpoints:
 
 def _size_of(value: Any) -> int:
     if isinstance(value, MappingProxyType):
-        return len(msgspec.json.encode(dict(value))) * _UNTYPED_FACTOR
+        return len(msgspec.json.encode(dict(value))) * UNTYPED_FACTOR
     return len(value)

@@ -179,6 +179,13 @@ class Entries:
         self._size += entry.size + entry.info_size
         return entry
 
+    def take(self, info: StreamInfo, events: Sequence[Event], *, started_at: float) -> Entry:
+        """Add a running stream that another process began, with its events; see `create`."""
+        entry = self.create(info)
+        entry.started_at = started_at
+        self.add(info.id, events, size=size_of(events))
+        return entry
+
     def find(self, stream: str) -> Entry | None:
         """Return a stream; None if it is not in memory."""
         self.drop_expired()

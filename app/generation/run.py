@@ -222,11 +222,12 @@ class Run:
 
     def hand_over(self) -> bool:
         """Stop without an end, so that another relay goes on; False if none may, or it ends."""
-        outlives = self._outlives and self._life.state in _GOES_ON and self._task is not None
-        if outlives and self._task is not None:
-            self._left = True
-            self._task.cancel()
-        return outlives
+        task = self._task
+        if task is None or not self._outlives or self._life.state not in _GOES_ON:
+            return False
+        self._left = True
+        task.cancel()
+        return True
 
     def push(self, events: Sequence[Event]) -> bool:
         """Append a batch within the read that received it: the path of nearly every token.

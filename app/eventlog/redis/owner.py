@@ -22,7 +22,7 @@ from ...errors import CODES, ServiceError
 from ...events import ErrorInfo, Event, StreamEnd, encode
 from ...ledger.accounts import NOTHING, Settlement
 from ..contract import ChatBusy, Placed, expired
-from ..entries import Entries, size_of
+from ..entries import Entries
 from ..listing import pack_listing
 from ..peers import OnStop
 from ..stream_info import StreamInfo, pack_info
@@ -252,14 +252,12 @@ class Owner:
         Raises:
             ServiceError: `overloaded`, running streams take all the memory.
         """
-        lease, info, events = self._lease, orphan.info, orphan.events
-        stream, last = info.id, len(events)
-        size = size_of(events)
-        local = LocalStream(stream, self._entries.create(info))
+        lease, info = self._lease, orphan.info
+        stream, last = info.id, len(orphan.events)
+        entry = self._entries.take(info, orphan.events, started_at=orphan.started_at)
+        local = LocalStream(stream, entry)
         local.epoch, local.started, local.server = epoch + 1, True, self._link.run_id
         local.taken = local.acked = last
-        local.entry.started_at = orphan.started_at
-        self._entries.add(stream, events, size=size)
         local.keys |= dict.fromkeys(map(name_key, info.scoped_names), stream)
         if (key := info.scoped_key) is not None:
             local.keys[idempotency_key(key)] = f"{stream} {info.digest}"

@@ -115,15 +115,16 @@ local function forget(owner, meta) redis.call('SREM', running(owner), id_of(meta
 
 _LISTS = f"""
 local function list_of(part, who) return '{PREFIX}list:' .. part .. ':' .. who end
+local function newest_of(set)
+  return redis.call('ZREVRANGEBYSCORE', set, '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+end
 local function note_change(who)
-  local newest = redis.call('ZREVRANGEBYSCORE', '{CHANGED}', '+inf', '-inf', 'WITHSCORES', 'LIMIT',
-    0, 1)[2]
+  local newest = newest_of('{CHANGED}')
   if newest then redis.call('ZADD', '{CHANGED}', string.format('%.17g', newest + 1), who) end
 end
 local function list_in(list, stream, at)  -- see app.eventlog.listing.place
   local time = redis.call('TIME')
-  local last = redis.call('ZREVRANGEBYSCORE', list, '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  local place = math.max(at, time[1] + time[2] / 1e6, (last[2] or 0) + {STEP})
+  local place = math.max(at, time[1] + time[2] / 1e6, (newest_of(list) or 0) + {STEP})
   redis.call('ZADD', list, 'NX', string.format('%.17g', place), stream)
 end
 local function list_running(who, stream, started, ttl)

@@ -84,9 +84,8 @@ class Owner:
         stream, last = orphan.info.id, len(orphan.events)
         if self._entries.find(stream) is not None:
             return False  # it is being taken
-        entry = self._entries.create(orphan.info.without_request())
-        entry.started_at = orphan.started_at
-        self._entries.add(stream, orphan.events, size=size_of(orphan.events))
+        info = orphan.info.without_request()
+        entry = self._entries.take(info, orphan.events, started_at=orphan.started_at)
         work = partial(self._database.take, stream, process=process, last=last)
         taken = None
         try:
