@@ -26,7 +26,7 @@ from bench import affinity, against, figures, growth, hooks, readers, redis, res
 from bench.load import Load, Unavailable, build
 from bench.machine import cores, describe, summary
 from bench.measures import PARTS, QUICK, Plan, Row, measure, say
-from bench.relays import DIRECT, Relay, free_port, nginx, own, peer, version_of
+from bench.relays import DIRECT, VARIANTS, Relay, free_port, nginx, own, peer, version_of
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -107,7 +107,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME[=COMMAND]",
-        help="another relay: litellm, portkey, sqlite (ours with its log in a file),"
+        help=f"another relay: litellm, portkey; ours: {', '.join(VARIANTS)};"
         " or a command with {port} and {upstream}",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")

@@ -70,6 +70,7 @@ class Target:
     path: str = "/v1/chat/completions"
     model: str = "bench"
     headers: tuple[str, ...] = ()
+    key: str = "sk-bench"
     others: tuple[int, ...] = ()
     """Further processes to count."""
 
@@ -97,6 +98,7 @@ class Load:
     def _command(self, mode: str, target: Target) -> list[str]:
         words = [str(self.program), mode, "--listen", str(self.upstream_port)]
         words += ["--relay", str(target.port), "--path", target.path, "--model", target.model]
+        words += ["--key", target.key]
         for header in target.headers:
             words += ["--header", header]
         pids = target.others if target.pid is None else (target.pid, *target.others)

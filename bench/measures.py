@@ -22,6 +22,7 @@ from bench.tls import terminated
 Figures = dict[str, float]
 DENSE_STREAMS = 300
 RATE = 20
+LIGHT_STREAMS = 10
 IDLE_STREAMS = 300
 LATE_MS = 5
 TLS = "tls_"
@@ -130,6 +131,13 @@ def dense(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
     }
 
 
+def light(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
+    """The delay of a token where streams are few, and nobody waits for company."""
+    options = {"streams": LIGHT_STREAMS, "rate": RATE, "seconds": plan.seconds}
+    result = row.check("light", load("paced", target, **options))
+    return {"light_p50_ms": result.added_ms.p50, "light_p99_ms": result.added_ms.p99}
+
+
 def flood(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
     result = row.check("flood", load("flood", target, seconds=plan.seconds, spread=0.2))
     return {"flood_us": result.us_per_token}
@@ -166,12 +174,13 @@ PARTS: dict[str, Callable[[Load, Target, Plan, Row], Figures]] = {
     "rest": rest,
     "idle": idle,
     "requests": requests,
+    "light": light,
     "dense": dense,
     "flood": flood,
     "after": after,
     "search": search,
 }
-WITHOUT_RELAY = ("requests", "dense")
+WITHOUT_RELAY = ("requests", "light", "dense")
 """What says something where there is no relay: what the measuring itself adds."""
 WITHOUT_TLS = ("import", "rest")
 """What has nothing to do with the upstream."""
@@ -193,7 +202,7 @@ def _round(rows: list[Row], load: Load, core: int, plan: Plan, where: str, *, tl
     """Run the parts, each of all rows at once: what disturbs one relay then disturbs all."""
     with contextlib.ExitStack() as stack:
         running = []
-        for row in rows if not tls else filter(lambda row: row.relay.command, rows):
+        for row in rows if not tls else filter(lambda row: row.relay.over_tls, rows):
             own_load = replace(load, upstream_port=free_port()) if plan.together > 1 else load
             port, authority = own_load.upstream_port, None
             try:

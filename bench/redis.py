@@ -6,7 +6,6 @@ commands, bytes and events are those of its whole life, by its own count.
 """
 
 import contextlib
-import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any
 from bench.load import Load, Target, Unavailable
 from bench.machine import describe, summary
 from bench.measures import DENSE_STREAMS, RATE, Figures, Plan, Row, say
-from bench.relays import Relay, own, started
+from bench.relays import own, redis_server, started
 
 LIGHT, HEAVY = 100, 400
 """Streams at which the share of Redis is measured, to find what the next stream adds."""
@@ -62,13 +61,7 @@ def running_store(load: Load) -> Iterator[Store]:
         from redis import Redis
     except ImportError:
         raise Unavailable("no redis-py: pip install -e '.[redis]'") from None
-    program = shutil.which("redis-server") or shutil.which("valkey-server")
-    if program is None:
-        raise Unavailable("no redis-server on the path: apt-get install redis-server")
-    words = (program, "--port", "{port}", "--bind", "127.0.0.1", "--dir", "{folder}")
-    lasting = ("--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
-    relay = Relay("redis-server", (*words, *lasting))
-    with started(relay, load.upstream_port, load.core) as target:
+    with started(redis_server(), load.upstream_port, load.core) as target:
         assert target.pid is not None  # noqa: S101  (for mypy)
         with Redis(port=target.port) as client:
             yield Store(f"redis://127.0.0.1:{target.port}/0", target.pid, client)

@@ -2,10 +2,11 @@
 
 In a row's texts `{port}` is where it shall listen, `{upstream}` the base URL of the upstream
 with `/v1`, `{upstream_port}` its port, `{scheme}` its scheme, `{folder}` a fresh folder that is
-its working directory.
+its working directory, `{beside}` the port of the server that it needs.
 """
 
 import contextlib
+import hashlib
 import itertools
 import os
 import re
@@ -81,12 +82,21 @@ class Relay:
     path: str = "/v1/chat/completions"
     model: str = "bench"
     headers: tuple[str, ...] = ()
+    key: str = KEY
     files: Mapping[str, str] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     version: tuple[str, ...] = ()
     """A command that prints it."""
     imported: tuple[str, ...] = ()
     """A command that imports it and prints the number of modules and the CPU seconds."""
+    is_variant: bool = False
+    beside: "Relay | None" = None
+    """A server that it needs: `{beside}` is its port."""
+
+    @property
+    def over_tls(self) -> bool:
+        """Whether it is measured over TLS too: what a variant adds is the same there."""
+        return bool(self.command) and not self.is_variant
 
     @property
     def ours(self) -> bool:
@@ -94,6 +104,30 @@ class Relay:
 
 
 DIRECT = Relay("none")
+
+GOVERNED_KEY = "ssk_bench"
+LIMITS = """requests_per_minute = 100000000
+tokens_per_minute = 10000000000
+streams = 100000
+usd_per_month = 1000000
+"""
+GOVERNED = f"""
+access_log = true
+records = "sqlite:///{{folder}}/records.db"
+[[key]]
+name = "bench"
+user = "ann"
+tenant = "acme"
+sha256 = "{hashlib.sha256(GOVERNED_KEY.encode()).hexdigest()}"
+[[price]]
+target = "*/*"
+input = 1
+output = 2
+[limits]
+{LIMITS}[limits.tenant]
+{LIMITS}[limits.key]
+{LIMITS}[limits.user]
+{LIMITS}"""
 OWN_ENVIRON = {
     "OPENAI_API_KEY": KEY,
     "SESERAGI_AUTH": "none",  # as the peers, which ask for no key either
@@ -121,6 +155,37 @@ def own(name: str = "seseragi", *, path: str = "/v1/chat/completions", **setting
     )
 
 
+VARIANTS: Mapping[str, Mapping[str, str]] = {
+    "bare": dict.fromkeys(("metrics", "admin", "demo", "responses_websocket"), "false"),
+    "governed": {},
+    "sqlite": {"log": "sqlite:///{folder}/log.db"},
+    "redis": {"log": "redis://127.0.0.1:{beside}/0"},
+}
+"""Our relay with as little as possible on, with everything, and with other logs: its settings."""
+
+
+def _variant(name: str) -> Relay:
+    relay = replace(own(f"seseragi, {name}", **VARIANTS[name]), is_variant=True)
+    if name == "redis":
+        return replace(relay, beside=redis_server())
+    if name == "governed":
+        environ = {key: value for key, value in relay.environ.items() if "AUTH" not in key}
+        files = {"seseragi.toml": GOVERNED}
+        return replace(relay, files=files, environ=environ, key=GOVERNED_KEY)
+    return relay
+
+
+def redis_server() -> Relay:
+    """Return a Redis that writes its file, as `compose.yaml` has it do."""
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        raise Unavailable("no redis-server on the path: apt-get install redis-server")
+    words = (program, "--port", "{port}", "--bind", "127.0.0.1", "--dir", "{folder}")
+    return Relay(
+        "redis-server", (*words, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
+    )
+
+
 def nginx(*, certificate: Path | None = None) -> Relay | None:
     """Return nginx that copies bytes, if it is installed; with a certificate it serves TLS."""
     program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
@@ -137,7 +202,7 @@ def nginx(*, certificate: Path | None = None) -> Relay | None:
 
 
 def peer(text: str) -> Relay:
-    """Read `litellm`, `portkey`, `sqlite` or `NAME=COMMAND` of the command line."""
+    """Read `litellm`, `portkey`, one of `VARIANTS` or `NAME=COMMAND` of the command line."""
     name, given, command = text.partition("=")
     if given:
         return Relay(name, tuple(command.split()))
@@ -145,9 +210,10 @@ def peer(text: str) -> Relay:
         return _litellm(_program("litellm", "pip install 'litellm[proxy]'"))
     if name == "portkey":
         return _portkey(_program("gateway", PORTKEY_INSTALL))
-    if name == "sqlite":
-        return own("seseragi, SQLite", log="sqlite:///{folder}/log.db")
-    raise Unavailable(f"unknown peer {name!r}; known: litellm, portkey, sqlite, or NAME=COMMAND")
+    if name in VARIANTS:
+        return _variant(name)
+    known = ", ".join(("litellm", "portkey", *VARIANTS))
+    raise Unavailable(f"unknown peer {name!r}; known: {known}, or NAME=COMMAND")
 
 
 def _litellm(program: str) -> Relay:
@@ -208,8 +274,13 @@ def started(
     if not relay.command:
         yield Target(upstream_port, None, path=relay.path, model=relay.model)
         return
-    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
         folder, port = Path(name), free_port()
+        beside = None
+        if relay.beside is not None:  # on the core of the load
+            load_core = min(os.sched_getaffinity(0))
+            beside = stack.enter_context(started(relay.beside, upstream_port, load_core))
         scheme = "http" if authority is None else "https"
         words = {
             "{port}": str(port),
@@ -218,6 +289,7 @@ def started(
             "{scheme}": scheme,
             "{trust}": "" if authority is None else TRUST.replace("{authority}", str(authority)),
             "{folder}": name,
+            "{beside}": "" if beside is None else str(beside.port),
         }
         if authority is not None:
             relay = replace(relay, environ={**relay.environ, "SSL_CERT_FILE": str(authority)})
@@ -227,7 +299,9 @@ def started(
         try:
             _wait(process, port, folder / "log", relay.name)
             headers = tuple(_filled(header, words) for header in relay.headers)
-            yield Target(port, process.pid, relay.path, model=relay.model, headers=headers)
+            yield Target(
+                port, process.pid, relay.path, model=relay.model, headers=headers, key=relay.key
+            )
         finally:
             _stop(process)
 

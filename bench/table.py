@@ -1,10 +1,10 @@
 """The one table: a column a relay, a line a figure; medians over rounds, ratios to one relay."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bench.measures import TLS, Row
-from bench.relays import version_of
+from bench.relays import VARIANTS, version_of
 
 Medians = Mapping[str, float]
 BASE = "nginx"
@@ -21,6 +21,8 @@ LINES = {
     "added_p50_ms": ("dense, added p50, ms", 2),
     "added_p99_ms": ("dense, added p99, ms", 2),
     "added_p999_ms": ("dense, added p99.9, ms", 2),
+    "light_p50_ms": ("10 streams, added p50, ms", 2),
+    "light_p99_ms": ("10 streams, added p99, ms", 2),
     "idle_kib": ("memory an idle stream, KiB", 0),
     "rest_mib": ("memory at rest, MiB", 0),
     "start_cpu_s": ("CPU until it listens, s", 2),
@@ -68,6 +70,60 @@ def _ratio(values: Sequence[float], base: Sequence[float]) -> float | None:
     if len(values) == len(base):
         return statistics.median(a / b for a, b in zip(values, base, strict=True))
     return statistics.median(values) / statistics.median(base)
+
+
+PUBLISHED = (
+    ("CPU a token, dense, µs", "dense_us", 1),
+    ("CPU a token, flood, µs", "flood_us", 1),
+    ("CPU a short request, µs", "request_us", 0),
+    ("first token, p50, ms", "first_p50_ms", 2),
+    ("delay of a token, 10 streams, p50, ms", "light_p50_ms", 2),
+    ("delay of a token, dense, p50, ms", "added_p50_ms", 2),
+    ("memory of an idle stream, KiB", "idle_kib", 0),
+    ("memory at rest, MiB", "rest_mib", 0),
+)
+"""The lines of the documents' tables: title, figure, decimals."""
+
+COLUMNS = (BASE, "seseragi", *(f"seseragi, {name}" for name in VARIANTS))
+
+
+def own(figure: str) -> Callable[[Mapping[str, Medians]], float]:
+    """Return what finds a figure of ours."""
+    return lambda found: found["seseragi"][figure]
+
+
+def share(figure: str) -> Callable[[Mapping[str, Medians]], float]:
+    """Return what finds nginx's part of a figure of ours, in percent."""
+    return lambda found: 100 * found[BASE][figure] / found["seseragi"][figure]
+
+
+def summarize(found: Mapping[str, Medians]) -> str:
+    """Return the rows of the documents' table: relays beside nginx, by names and figures."""
+    lines = []
+    for prefix, over in (("", ""), (TLS, ", over TLS")):
+        for title, figure, places in PUBLISHED:
+            values = [found[name].get(prefix + figure) for name in COLUMNS]
+            if values[1] is not None:
+                cells = [_beside(value, values[0], places) for value in values]
+                lines.append(f"| {title}{over} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _beside(value: float | None, base: float | None, places: int) -> str:
+    if value is None:
+        return ""
+    ratio = "" if not base or value == base else f" ({value / base:.1f})"
+    return f"{value:,.{places}f}{ratio}"
+
+
+def summarize_pythons(found: Mapping[str, Medians]) -> str:
+    """Return the rows of the documents' table of interpreters: the first, and ratios to it."""
+    lines = []
+    for title, figure, places in PUBLISHED:
+        first, *others = (figures[figure] for name, figures in found.items() if name != BASE)
+        cells = [f"{first:,.{places}f}", *(f"× {value / first:.2f}" for value in others)]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def render_figures(row: Row, silence_s: float) -> str:
