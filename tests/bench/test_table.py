@@ -5,7 +5,8 @@ import pytest
 from bench import table
 from bench.__main__ import main
 from bench.measures import Row
-from bench.relays import Relay, peer
+from bench.relays import VARIANTS, Relay, peer
+from tests.needs import program
 
 
 def row(name, **rounds):
@@ -46,6 +47,35 @@ def test_a_peer_is_a_name_and_a_command():
         relay.name,
         relay.command,
     )
+
+
+def test_the_documents_table_has_a_column_a_configuration():
+    ours = dict.fromkeys(("dense_us", "idle_kib"), 40.0) | {"first_p50_ms": 1.0}
+    found = dict.fromkeys(table.COLUMNS, ours) | {"nginx": {"dense_us": 20.0, "tls_dense_us": 30.0}}
+    found["seseragi"] = {**ours, "tls_dense_us": 60.0}
+
+    lines = table.summarize(found).splitlines()
+
+    assert ["CPU a token, dense, µs", "20.0", *["40.0 (2.0)"] * 5] == cells(lines[0])
+    assert ["first token, p50, ms", "", *["1.00"] * 5] == cells(lines[1])
+    assert ["CPU a token, dense, µs, over TLS", "30.0", "60.0 (2.0)", *[""] * 4] == cells(lines[-1])
+
+
+def test_interpreters_stand_beside_the_first_one():
+    figures = {figure: 10.0 for _, figure, _ in table.PUBLISHED}
+    found = {"a": figures, "b": {**figures, "dense_us": 9.0}, "nginx": {}}
+
+    assert ["CPU a token, dense, µs", "10.0", "× 0.90"] == cells(
+        table.summarize_pythons(found).splitlines()[0]
+    )
+
+
+def test_every_configuration_is_a_peer():
+    program("redis-server")
+    for name in VARIANTS:
+        assert peer(name).ours
+        assert not peer(name).over_tls
+    assert peer("redis").beside is not None
 
 
 def test_an_unknown_part_is_named_and_the_parts_listed(capsys):
