@@ -14,8 +14,9 @@ import structlog
 
 from ..dialects.reading.open_blocks import OpenBlocks
 from ..errors import RelayError, shutting_down
+from ..eventlog.stream_ended import Charge
 from ..eventlog.takeover import Orphan
-from ..events import Notice, StreamTarget
+from ..events import Event, Notice, StreamTarget
 from ..ledger.accounts import Grant
 from ..policies.admission import LOCAL
 from ..requests import ChatRequest, Rest
@@ -136,11 +137,8 @@ class Takeovers:
         answered = route.targets[0].name if last is None else f"{last.upstream}/{last.model}"
         if target is not None:
             answered = target.name
-        settlements, reserve = self._parts.settlements, orphan.info.reserve
-        if "hedge" in notices:  # the dead relay knew what the other call has cost
-            others = [one.name for one in route.targets if one.name != answered]
-            beside = settlements.charge(others[0] if others else answered, None, request=reserve)
-            taken = taken._replace(charges=[beside])
+        if "hedge" in notices:
+            taken = taken._replace(charges=[self._charge_hedged(route, answered, orphan)])
         if last is not None:
             taken = taken._replace(attempts=last.attempt, first=1 + events.index(last))
             if len(attempts) == 1 and last.upstream_id and target and target.can_be_read_again:
@@ -151,13 +149,24 @@ class Takeovers:
         answer = find_unfinished(events)
         if answer is None or not has_room(chat, answer.text):
             return None
+        charge = self._charge_written(answered, orphan, events[taken.first :])
+        taken = taken._replace(charges=[*taken.charges, charge])
+        return route, taken._replace(part=charge, unfinished=answer) if last else taken
+
+    def _charge_hedged(self, route: Route, answered: str, orphan: Orphan) -> Charge:
+        """Charge the call that ran beside the answer's: the dead relay knew what it has cost."""
+        others = [one.name for one in route.targets if one.name != answered]
+        name = others[0] if others else answered
+        return self._parts.settlements.charge(name, None, request=orphan.info.reserve)
+
+    def _charge_written(self, answered: str, orphan: Orphan, written: Sequence[Event]) -> Charge:
+        """Charge the dead relay's part of an answer."""
         blocks = OpenBlocks()
-        for event in events:
+        for event in orphan.events:
             blocks.note(event)
-        first = events[taken.first :]
-        charge = settlements.charge(answered, blocks.usage, request=reserve, written=first)
-        taken = taken._replace(charges=[*taken.charges, charge], part=charge if last else None)
-        return route, taken._replace(unfinished=answer if last else None)
+        return self._parts.settlements.charge(
+            answered, blocks.usage, request=orphan.info.reserve, written=written
+        )
 
 
 def _find_target(route: Route, chat: ChatRequest, last: StreamTarget) -> Target | None:

@@ -80,6 +80,11 @@ class Row(NamedTuple):
     """The process that produces it, or did."""
     owner: str
 
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether it runs, and waits for a process that takes it over."""
+        return self.process == NOBODY and self.ended_at is None
+
     def state(self) -> LogState:
         return LogState(
             self.last,

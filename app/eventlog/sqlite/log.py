@@ -326,7 +326,7 @@ class SqliteLog(EventLog):
         if tail is None or timeout_s <= 0:
             row, events, tail = await self._catch_up(stream, after, limit)
             if tail is None:
-                if row.process == NOBODY and row.ended_at is None and not events and timeout_s > 0:
+                if row.is_orphaned and not events and timeout_s > 0:
                     if self._stopping:
                         raise shutting_down()
                     await asyncio.sleep(min(timeout_s, ORPHAN_S))
