@@ -105,7 +105,7 @@ class Tail(Subscribers):
         self.last += len(events)
         if len(self._events) > 2 * RETAINED:
             del self._events[:-RETAINED]
-        self.ended = isinstance(events[-1], StreamEnd)
+        self.ended = type(events[-1]) is StreamEnd
         self.notify(events)
 
     def close(self) -> None:

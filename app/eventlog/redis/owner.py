@@ -329,7 +329,7 @@ class Owner:
                 await asyncio.wait({local.batches[-1].done})
             raise
         await done
-        return local.placed if isinstance(events[-1], StreamEnd) else None
+        return local.placed if type(events[-1]) is StreamEnd else None
 
     def _take(
         self,
@@ -342,7 +342,7 @@ class Owner:
         local.taken += len(events)
         batch = Batch(events, last=local.taken, memory=memory, at=self._wall(), done=done)
         local.batches.append(batch)
-        if isinstance(events[-1], StreamEnd):
+        if type(events[-1]) is StreamEnd:
             local.ended_at = batch.at
             local.settlement = settlement or NOTHING
         self._dirty[local.stream] = local

@@ -35,7 +35,7 @@ class Batch:
         self.memory = memory
         self.at = at
         self.settlement = settlement
-        self.ends = isinstance(events[-1], StreamEnd)
+        self.ends = type(events[-1]) is StreamEnd
         self.done: asyncio.Future[None] | None = None
         """Made by a producer that waits."""
 

@@ -138,7 +138,7 @@ class Owner:
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         """Do `EventLog.push`."""
         local = self.streams.get(stream)
-        if local is None or not local.last or local.ending or isinstance(events[-1], StreamEnd):
+        if local is None or not local.last or local.ending or type(events[-1]) is StreamEnd:
             return False
         if local.write_error is not None or len(local.batches) >= PUSHED:
             return False
