@@ -19,9 +19,15 @@ from bench.relays import IMPORT, ROOT, Relay, own
 PARTS = ("import", "rest", "idle", "requests", "dense", "flood")
 """What is compared by default; the rest of the table takes minutes."""
 ASK = """
-import json, platform
+import json, platform, sys
+import httptools, msgspec, uvloop  # our compiled modules: one without support enables the GIL
 from bench.relays import own
-print(json.dumps({"python": platform.python_version(), **vars(own())}))
+build = platform.python_version() + sys.abiflags
+if "t" in sys.abiflags and sys._is_gil_enabled():
+    build += " with the GIL"
+if hasattr(sys, "_jit") and sys._jit.is_enabled():
+    build += " JIT"
+print(json.dumps({"python": build, **vars(own())}))
 """
 
 
@@ -49,7 +55,7 @@ def checked_out(
 def relay_in(folder: Path, name: str, python: str, *, versioned: bool = False) -> Relay:
     """Return the relay of a checkout, as its own `bench.relays.own` starts it.
 
-    A `versioned` name ends with the version of the interpreter.
+    A `versioned` name ends with the version and build of the interpreter.
     """
     done = subprocess.run(
         [python, "-c", ASK], cwd=folder, capture_output=True, text=True, check=False

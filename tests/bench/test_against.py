@@ -33,10 +33,37 @@ def test_a_commit_is_a_relay_of_its_own_files_as_long_as_it_is_measured():
 
 
 def test_relays_of_several_interpreters_are_named_by_their_versions():
+    version = f"{platform.python_version()}{sys.abiflags}"
     with checked_out([], [sys.executable, sys.executable]) as relays:
-        assert 2 * [f"seseragi, Python {platform.python_version()}"] == [
-            relay.name for relay in relays
-        ]
+        assert 2 * [f"seseragi, Python {version}"] == [relay.name for relay in relays]
+
+
+@pytest.mark.parametrize(
+    ("build", "flags", "gil", "jit"),
+    [
+        ("", "", True, False),
+        (" JIT", "", True, True),
+        ("t", "t", False, False),
+        ("t with the GIL", "t", True, False),
+        ("t JIT", "t", False, True),
+    ],
+)
+def test_the_name_of_a_relay_tells_the_build_of_its_interpreter(build, flags, gil, jit, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!{sys.executable}\n"
+        "import sys, types\n"
+        f"sys.executable, sys.abiflags = {str(python)!r}, {flags!r}\n"
+        f"sys._is_gil_enabled = lambda: {gil}\n"
+        f"sys._jit = types.SimpleNamespace(is_enabled=lambda: {jit})\n"
+        "sys.path[0] = ''\n"
+        "exec(sys.argv[2])\n"
+    )
+    python.chmod(0o755)
+
+    with checked_out([], [sys.executable, str(python)]) as (_, relay):
+        assert f"seseragi, Python {platform.python_version()}{build}" == relay.name
+        assert str(python) == relay.command[0]
 
 
 @pytest.mark.parametrize("name", ["no-such-commit", "--help"])
