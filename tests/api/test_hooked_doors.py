@@ -1,5 +1,6 @@
 """Each door applies hooks on requests, and no secret is kept anywhere where `redact` is on."""
 
+import contextlib
 import json
 import sqlite3
 from pathlib import Path
@@ -310,7 +311,7 @@ async def test_no_secret_is_kept_anywhere(name, tmp_path, capfd, monkeypatch):
         if file.is_file()
         for place in found_in(file.name, file.read_bytes())
     ]
-    with sqlite3.connect(records) as database:
+    with contextlib.closing(sqlite3.connect(records)) as database:
         assert "[key]" in json.dumps(database.execute("select content from streams").fetchall())
     assert list((tmp_path / "cassettes").glob("*.jsonl"))
     assert leaks == []
