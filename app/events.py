@@ -51,7 +51,11 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class TaggedEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="type"):
-    """Base class of all events: `type` is also the SSE event name."""
+    """Base class of all events: `type` is also the SSE event name.
+
+    What runs for each token asks `type(event) is`: `isinstance` takes 0.3 us when it is another
+    one, as msgspec's classes have a metaclass.
+    """
 
 
 class Raw(Value, frozen=True):

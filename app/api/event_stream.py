@@ -351,7 +351,7 @@ class EventStream(Response):
     def _note(self, events: Sequence[Event]) -> None:
         """Advance the cursor over sent events."""
         self._after += len(events)
-        if events and isinstance(last := events[-1], StreamEnd):
+        if events and type(last := events[-1]) is StreamEnd:
             self._end = last
 
     def _save(self) -> None:

@@ -46,22 +46,22 @@ OTHER_BYTES = 116
 UNTYPED_FACTOR = 7
 """How much larger lists and tables of small values are than their JSON."""
 
-_TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
-_UNTYPED = (LogProbs, ContentFilter, ProviderTool)
+_UNTYPED = frozenset((LogProbs, ContentFilter, ProviderTool))
 
 
 def size_of(events: Iterable[Event]) -> int:
     """Estimate the memory that events take, in bytes."""
     total = 0
     for event in events:
-        if isinstance(event, _TEXTS):
+        if type(event) is TextDelta or type(event) is ReasoningDelta:
             text = event.text
-        elif isinstance(event, ToolCallDelta):
+        elif type(event) is ToolCallDelta:
             text = event.arguments
+        elif type(event) is RefusalDelta:
+            text = event.text
         else:
             size = len(encode(event))
-            untyped = isinstance(event, _UNTYPED)
-            total += size * UNTYPED_FACTOR if untyped else size + OTHER_BYTES
+            total += size * UNTYPED_FACTOR if type(event) in _UNTYPED else size + OTHER_BYTES
             continue
         plain, length = text.isascii(), len(text)
         total += ASCII_BYTES + length if plain else WIDE_BYTES + WIDE_FACTOR * length
@@ -222,7 +222,7 @@ class Entries:
         if entry is None:
             raise ValueError(f"stream {stream} has ended; nothing can be added to it")
         size = size_of(events)
-        if events and isinstance(events[-1], StreamEnd):
+        if events and type(events[-1]) is StreamEnd:
             return size
         if len(entry.events) + len(events) > self._max_stream_events:
             raise StreamTooLong(f"{self._max_stream_events} events")
@@ -238,7 +238,7 @@ class Entries:
         entry.events.extend(events)
         entry.size += size
         self._size += size
-        if events and isinstance(events[-1], StreamEnd):
+        if events and type(events[-1]) is StreamEnd:
             entry.ended_at = self._wall() if ended_at is None else ended_at
             entry.dropped_after = self._now() + self._keep_s
             self._ended[stream] = self._running.pop(stream)

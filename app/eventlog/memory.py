@@ -165,7 +165,7 @@ class MemoryLog(EventLog):
         return listed._replace(ended_at=entry.ended_at, status=end.status, last=last)
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
-        if isinstance(events[-1], StreamEnd):
+        if type(events[-1]) is StreamEnd:
             return False
         try:
             self._entries.add(stream, events, size=self._entries.measure(stream, events))
@@ -181,7 +181,7 @@ class MemoryLog(EventLog):
         except ValueError:
             self._find(stream)  # raises if it is unknown or expired
             raise
-        ends = bool(events) and isinstance(events[-1], StreamEnd)
+        ends = bool(events) and type(events[-1]) is StreamEnd
         if ends and (entry := self._entries.find_running(stream)) is not None:
             # Before a follower receives the end.
             self._accounts.settle(entry.info, settlement or NOTHING)

@@ -55,8 +55,8 @@ _NO_NAMES: Final[Mapping[str, str]] = {}
 NO_CALLS: Final[frozenset[str]] = frozenset()
 
 _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
-_QUOTING = (Notice, StreamEnd, ToolCallStart)
-_UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
+_QUOTING = frozenset((Notice, StreamEnd, ToolCallStart))
+_UNSEEN = frozenset((ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd))
 
 Body = HttpBody | AsyncGenerator[bytes]
 Redact = Callable[[str], str]
@@ -266,8 +266,10 @@ class Reading:
         Also in the answer, once its bytes have quoted the key.
         """
         redact = self._target.upstream.redact
-        kinds = Event if self._quotes else _QUOTING
-        return [redact_event(one, redact) if isinstance(one, kinds) else one for one in events]
+        quotes = self._quotes
+        return [
+            redact_event(one, redact) if quotes or type(one) in _QUOTING else one for one in events
+        ]
 
 
 class Watch:
@@ -331,9 +333,9 @@ class Watch:
 
 def is_visible(event: Event) -> bool:
     """Return whether an event is a visible piece of the answer."""
-    if isinstance(event, ProviderData):
+    if type(event) is ProviderData:
         return event.block is not None
-    return not isinstance(event, _UNSEEN)
+    return type(event) not in _UNSEEN
 
 
 def is_object(text: str) -> bool:

@@ -235,7 +235,7 @@ class Run:
         Return False, with nothing appended, for the end, while the state is not `committed`, and
         if the log has to be awaited.
         """
-        if self._life.state != "committed" or isinstance(events[-1], StreamEnd):
+        if self._life.state != "committed" or type(events[-1]) is StreamEnd:
             return False
         if not self._log.push(self.stream, events):
             return False
@@ -328,12 +328,12 @@ class Run:
             return
         if begins:
             self._observer.started(self._info)
-        if any(isinstance(event, StreamTarget) for event in events):
+        if StreamTarget in map(type, events):
             self.committed.set_result(None)
             if any(map(is_visible, events)):
                 after_s = self._attempts.first_event_s or self._attempts.elapsed_s()
                 self._observer.first_event(FirstEvent(self._info, after_s))
-        elif isinstance(end := events[-1], StreamEnd):
+        elif type(end := events[-1]) is StreamEnd:
             self.committed.set_result(outcome_of(end))
 
     def reply_headers(self) -> dict[str, str]:

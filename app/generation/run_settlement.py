@@ -96,7 +96,7 @@ class RunSettlement(msgspec.Struct, kw_only=True):
             return Settled(events, settlement, msgspec.structs.replace(ended, end=end))
         last = [*events[:-1], ended.end]
         for at in reversed(range(len(last))):
-            if isinstance(event := last[at], Usage):
+            if type(event := last[at]) is Usage:
                 if rescued and ended.end.usage is not None:
                     event = Usage(*msgspec.structs.astuple(ended.end.usage))
                 last[at] = _with_cost(event, ended.end.usage)

@@ -48,4 +48,4 @@ def refuse(events: Sequence[Event]) -> bool:
 
 def end_of(events: Sequence[Event]) -> StreamEnd | None:
     """Return the end of the stream, if it is the last of these events."""
-    return events[-1] if events and isinstance(events[-1], StreamEnd) else None
+    return events[-1] if events and type(events[-1]) is StreamEnd else None

@@ -139,7 +139,7 @@ class DeltaBuilder:
 
     def feed(self, event: Event) -> Iterable[Delta]:
         """Return the deltas for an event; each is to be rendered before the next one is taken."""
-        if self.members.plain and not isinstance(event, ProviderData):
+        if self.members.plain and type(event) is not ProviderData:
             return self._feed(event)
         return self._with_members(event)
 

@@ -24,6 +24,9 @@ _encode = msgspec.json.Encoder().encode
 
 _FIELDS: Final = frozenset(("id", "object", "created", "model", "choices", "usage"))
 
+_OF_HEAD: Final = frozenset((StreamStart, StreamTarget))
+"""Events that change the first fields."""
+
 _BEFORE_TEXT: Final = b'%b,"choices":[{"index":%d,"delta":{"content":'
 _AFTER_TEXT: Final = b'},"logprobs":null,"finish_reason":null}]}'
 """The bytes around the text of a delta, as `_chunk` would encode them."""
@@ -57,10 +60,10 @@ class Renderer:
             return ()
         frames = [self._chunk(delta) for delta in builder.feed(event)]
         repeated = builder.members.chunk.repeated
-        if repeated is not self._repeated or isinstance(event, (StreamStart, StreamTarget)):
+        if repeated is not self._repeated or type(event) in _OF_HEAD:
             self._repeated, self._head = repeated, b""
             self._before.clear()
-        if isinstance(event, StreamEnd):
+        if type(event) is StreamEnd:
             if event.status == "completed" and (found := builder.moderation.render_lists()):
                 frames.append(self._frame({"choices": [], "moderation": found}))
             usage = builder.members.usage
