@@ -7,6 +7,7 @@ affair of the loop. The request before the counted one has filled the caches.
 
 import asyncio
 import dis
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -148,6 +149,28 @@ async def count_forwarded() -> Counter[CodeType]:
     return calls
 
 
+async def count_garbage() -> Counter[str]:
+    """Return what a request leaves to the collector, by its type."""
+    async with open_upstream() as upstream, serve_relay(upstream) as relay:  # type: ignore[arg-type]
+        await _ask(relay.port, upstream)
+        await cut_off(relay, others=0)
+        client = await Client.open(relay.port, b"")
+        for _ in range(2):  # the next request replaces what the connection has of one
+            gc.collect()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            try:
+                client.writer.write(POST)
+                await _finish(client, await upstream.ready.get())
+                await until(lambda: not relay.hub.load().streams)
+                gc.collect()
+            finally:
+                gc.set_debug(0)
+            found = Counter(f"{type(one).__module__}.{type(one).__name__}" for one in gc.garbage)
+            gc.garbage.clear()
+        client.writer.close()
+    return found
+
+
 async def _ask(port: int, upstream: Lockstep) -> None:
     client = await Client.open(port, POST)
     await _finish(client, await upstream.ready.get())
@@ -186,6 +209,12 @@ async def test_a_short_request_takes_few_calls() -> None:
             break
 
     assert 200 < cost.all.total() <= CALLS, f"{cost.all.total()} calls\n{show(cost.all)}"
+
+
+async def test_a_short_request_leaves_nothing_to_the_collector() -> None:
+    found = await count_garbage()
+
+    assert not [name for name in found if name.startswith(("app.", "uvicorn."))], found
 
 
 async def test_a_long_conversation_takes_few_calls_a_message() -> None:

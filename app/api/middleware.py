@@ -29,6 +29,7 @@ from . import problems
 from .authentication import Authentication, challenge
 from .guard import Guard
 from .request import (
+    CONNECTION,
     HANDSHAKE,
     PRINCIPAL,
     REQUEST_HEADERS,
@@ -261,13 +262,18 @@ class RequestMiddleware:
             varies=not has_origin,
             on_answer=self._on_answer,
         )
-        if not self._watches:  # an ExitStack takes 1 KiB while a stream runs
-            await self._answer(scope, receive, sent)
-            return
-        with contextlib.ExitStack() as stack:
-            for watch in self._watches:
-                stack.enter_context(watch(scope, sent))
-            await self._answer(scope, receive, sent)
+        try:
+            if not self._watches:  # an ExitStack takes 1 KiB while a stream runs
+                await self._answer(scope, receive, sent)
+                return
+            with contextlib.ExitStack() as stack:
+                for watch in self._watches:
+                    stack.enter_context(watch(scope, sent))
+                await self._answer(scope, receive, sent)
+        finally:  # both refer to the server's request, and that to the scope
+            del scope[RESPONSE]
+            if connection is not None:
+                del scope["extensions"][CONNECTION]
 
     async def _admit_socket(self, scope: Scope) -> None:
         """Check a handshake as the requests of its connection, also its `Origin`.

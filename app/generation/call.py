@@ -241,7 +241,7 @@ class Call(TargetCall, kw_only=True, eq=False):
         notice = Notice("upstream_resumed", f"{message}; its answer was read on")
         while (body := await self._resume()) is not None:
             self._body = body
-            await self.reading.read_on(notice)
+            await self.reading.read_on(notice, sink)
             try:
                 return await self._read(body, sink)
             except LOST as again:

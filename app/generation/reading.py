@@ -159,15 +159,18 @@ class Reading:
         self._decoder, self._sink = decoder, sink
         if isinstance(body, HttpBody):
             body.push(self._push)
-        async for piece in body:
-            if piece:
-                self._waiting += self._parse(piece)
-            if self.parser.ended:
-                return True
-            events = self.rest()
-            if events and not (sink.push(events) or await self.take(events)):
-                self._waiting = events
-        return False
+        try:
+            async for piece in body:
+                if piece:
+                    self._waiting += self._parse(piece)
+                if self.parser.ended:
+                    return True
+                events = self.rest()
+                if events and not (sink.push(events) or await self._take(events, sink)):
+                    self._waiting = events
+            return False
+        finally:
+            del self._sink  # it refers to this call
 
     def finish(self) -> list[Event]:
         """Return the last events, after the end of the body."""
@@ -178,15 +181,15 @@ class Reading:
             )
         return self.rest()
 
-    async def take(self, events: list[Event]) -> bool:
+    async def _take(self, events: list[Event], sink: EventSink) -> bool:
         """Pass events to the sink; no deadline of the upstream interrupts it."""
         with self.watch.paused():
-            return await self._sink.take(events)
+            return await sink.take(events)
 
-    async def read_on(self, notice: Notice) -> None:
+    async def read_on(self, notice: Notice, sink: EventSink) -> None:
         """Continue with another body of the same answer, after the events that wait."""
         events = [*self.rest(), notice]
-        if not await self.take(events):
+        if not await self._take(events, sink):
             self._waiting = events
 
     def save(self, body: Body) -> None:

@@ -137,6 +137,7 @@ class Run:
             with contextlib.suppress(RelayError):
                 await self._end_by_log(bug)
         finally:
+            del self._chain  # whose stages refer to this run
             self._attempts.request.drop()
             if not self.begun.done():
                 self.begun.set_result(ServiceError("internal", "the event log failed"))
