@@ -132,6 +132,7 @@ async def test_an_end_that_is_cancelled_while_it_is_written_is_reported(monkeypa
     log, observer = Slow(StreamEnd, Clock(monkeypatch)), Told()
     running = await relay(FINE, log, observer=observer, total_timeout_s=600)
     await running.run()
+    await asyncio.sleep(0)  # observers follow the readers
 
     assert "completed" == (await end_of(log)).status
     started, first, report = observer.told

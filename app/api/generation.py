@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -213,8 +213,7 @@ class Generation(Endpoints):
         """Wait for the outcome for at most `status_wait_s` before sending the status."""
         reader, outcome = opened.reader, opened.outcome
         if outcome is not None:
-            await _wait_for(request, outcome, timeout_s=self._http_settings.status_wait_s)
-            error = outcome.result() if outcome.done() else None
+            error = await _wait_for(request, outcome, self._http_settings.status_wait_s)
         else:
             error = await _failed_start(reader)
         if error is not None:
@@ -346,27 +345,28 @@ def _with_chat(parsed: ParsedRequest, headers: Headers) -> ParsedRequest:
     return msgspec.structs.replace(parsed, chat=chat, name=name, tags=tags)
 
 
-async def _wait_for(request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float) -> None:
-    """Wait for the outcome or the timeout.
+async def _wait_for(
+    request: Request, outcome: "asyncio.Future[RelayError | None]", timeout_s: float
+) -> RelayError | None:
+    """Return this request's outcome; after the timeout None, as if it had begun.
 
     Raises:
         ClientDisconnect: the client has disconnected.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[bool] = loop.create_future()
 
-    def end(*_: object, stayed: bool = True) -> None:
-        if not done.done():
-            done.set_result(stayed)
+    def go_on() -> None:
+        if not outcome.done():
+            outcome.set_result(None)
 
-    timer = loop.call_later(timeout_s, end)
-    outcome.add_done_callback(end)
+    def leave() -> None:
+        if not outcome.done():
+            outcome.set_exception(ClientDisconnect())
+
+    timer = asyncio.get_running_loop().call_later(timeout_s, go_on)
     try:
-        with client_of(request).watch(partial(end, stayed=False)):
-            if not await done:
-                raise ClientDisconnect
+        with client_of(request).watch(leave):
+            return await outcome
     finally:
-        outcome.remove_done_callback(end)
         timer.cancel()
 
 

@@ -79,6 +79,7 @@ class Run:
         readers = readers or ReaderCounts()
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
+        self._waiters: list[asyncio.Future[RelayError | None]] = []
         self._route = route
         self._log = parts.event_log
         self._observer = parts.observer
@@ -142,7 +143,7 @@ class Run:
             if not self.begun.done():
                 self.begun.set_result(ServiceError("internal", "the event log failed"))
             if not self.committed.done():
-                self.committed.set_result(RelayError.of(LOST))  # as recovery ends the stream
+                self._tell_outcome(RelayError.of(LOST))  # as recovery ends the stream
             if self._attempts.call.resumption is not None:
                 await self._attempts.call.abandon()
 
@@ -180,7 +181,7 @@ class Run:
                     await self._log.delete(self.stream)
             self._life.enter("lost")
             self.begun.set_result(failure)
-            self.committed.set_result(failure)
+            self._tell_outcome(failure)
         else:
             self._life.enter("started")
             self.begun.set_result(None)
@@ -306,8 +307,8 @@ class Run:
                     self._report_ended(ended)
             raise
         self._added(events)
-        if placed is None:
-            self._report_ended(ended)
+        if placed is None:  # after the client's request has had its turn
+            asyncio.get_running_loop().call_soon(self._report_ended, ended)
         else:
             placed.add_done_callback(partial(self._on_placed, ended))
 
@@ -330,12 +331,26 @@ class Run:
         if begins:
             self._observer.started(self._info)
         if StreamTarget in map(type, events):
-            self.committed.set_result(None)
+            self._tell_outcome(None)
             if any(map(is_visible, events)):
                 after_s = self._attempts.first_event_s or self._attempts.elapsed_s()
                 self._observer.first_event(FirstEvent(self._info, after_s))
         elif type(end := events[-1]) is StreamEnd:
-            self.committed.set_result(outcome_of(end))
+            self._tell_outcome(outcome_of(end))
+
+    def outcome(self) -> "asyncio.Future[RelayError | None]":
+        """Return `committed` for one waiter, who may set it: one turn of the loop less."""
+        if self.committed.done():
+            return self.committed
+        waiter: asyncio.Future[RelayError | None] = asyncio.Future()
+        self._waiters.append(waiter)
+        return waiter
+
+    def _tell_outcome(self, error: RelayError | None) -> None:
+        self.committed.set_result(error)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(error)
 
     def reply_headers(self) -> dict[str, str]:
         """Return the headers for the client of the last reply."""

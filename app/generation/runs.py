@@ -48,7 +48,7 @@ class Opened(msgspec.Struct, frozen=True):
 
     reader: Reader
     outcome: "asyncio.Future[RelayError | None] | None"
-    """`Run.committed`, or its equivalent for a stream of another process; None for an ended stream,
+    """`Run.outcome`, or its equivalent for a stream of another process; None for an ended stream,
     and if it was not requested."""
     grant: Grant | None = None
     """The reservation of a stream that the request has started."""
@@ -114,7 +114,7 @@ class Runs:
             except BaseException:
                 reader.leave()
                 raise
-        return Opened(reader, run.committed, reply_headers=run.reply_headers)
+        return Opened(reader, run.outcome(), reply_headers=run.reply_headers)
 
     def go_on(
         self,
@@ -178,7 +178,7 @@ class Runs:
             found, address, after=after, counted=counted, guest=guest, reads=reads
         )
         running = self._runs.get(found.stream)
-        return Opened(reader, None if running is None else running.run.committed)
+        return Opened(reader, None if running is None else running.run.outcome())
 
     def progress(self, *, most: int) -> Iterator[Progress]:
         """Yield the progress of some streams, oldest first, each as of its iteration."""

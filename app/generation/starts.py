@@ -162,8 +162,15 @@ class Starts:
         return msgspec.structs.replace(opened, grant=claim.grant, cassette=choice.cassette)
 
     def outcome_elsewhere(self, stream: str) -> "asyncio.Future[RelayError | None]":
-        """Return the equivalent of `Run.committed` for a stream of another process."""
-        return self._spawn(await_outcome(self._log, stream))
+        """Return the equivalent of `Run.outcome` for a stream of another process."""
+        outcome: asyncio.Future[RelayError | None] = asyncio.Future()
+
+        def tell(found: "asyncio.Task[RelayError | None]") -> None:
+            if not (outcome.done() or found.cancelled()):
+                outcome.set_result(found.result())
+
+        self._spawn(await_outcome(self._log, stream)).add_done_callback(tell)
+        return outcome
 
     async def _spend_less(self, principal: Principal, route: Route, spent: Spent) -> Route:
         """Return the route with its other target, once a budget's share has been spent."""
