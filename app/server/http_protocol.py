@@ -8,9 +8,8 @@
 """
 
 import asyncio
-from enum import Enum, auto
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import httptools
 import structlog
@@ -66,26 +65,18 @@ UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 log = structlog.get_logger("seseragi.server")
 
 
-class _ParseState(Enum):
-    """The part of a request that the next byte belongs to."""
+_ParseState = Literal["between", "head", "body"]
+"""The part of a request that the next byte belongs to."""
 
-    BETWEEN = auto()
-    HEAD = auto()
-    BODY = auto()
-
-
-class _Wait(Enum):
-    """The event that a connection waits for."""
-
-    REQUEST = auto()
-    HEAD = auto()
-    BODY = auto()
-    REST = auto()
-    """The end of the input of a client that has its answer already."""
-    ANSWER = auto()
-    """The app, which has its own deadlines."""
-    READER = auto()
-    """The client, which takes the rest of its answer before the connection closes."""
+_Wait = Literal[
+    "request",
+    "head",
+    "body",
+    "rest",  # the end of the input of a client that has its answer already
+    "answer",  # the app, which has its own deadlines
+    "reader",  # the client, which takes the rest of its answer before the connection closes
+]
+"""The event that a connection waits for."""
 
 
 class _ResponseTransport:
@@ -172,7 +163,7 @@ class Protocol(HttpToolsProtocol):
             min_reader_rate=self._min_reader_rate,
         )
         self._responses: list[DirectWriter] = []
-        self._state = _ParseState.BETWEEN
+        self._state: _ParseState = "between"
         self._overhead = 0
         """Bytes since the end of the last head or piece of a body."""
         self._unused = 0
@@ -228,18 +219,18 @@ class Protocol(HttpToolsProtocol):
         request over the connection when the relay already refuses it.
         """
         self._closing = True
-        if self._wait is _Wait.ANSWER:
+        if self._wait == "answer":
             self.cycle.keep_alive = False
             self._last = True
-        elif self._wait is _Wait.BODY:
+        elif self._wait == "body":
             self.cycle.keep_alive = False
-        elif self._wait is _Wait.REQUEST:
+        elif self._wait == "request":
             self._arm(within_s)
 
     # Input
 
     def data_received(self, data: bytes) -> None:
-        if self._last or self._wait is _Wait.REST:
+        if self._last or self._wait == "rest":
             self._unused += len(data)
             if self._unused > REST_BYTES:
                 self.transport.close()
@@ -336,7 +327,7 @@ class Protocol(HttpToolsProtocol):
 
     def _check_overhead(self) -> None:
         """Bound the input that the parser consumes without a callback."""
-        if self._state is not _ParseState.BODY:
+        if self._state != "body":
             if self._overhead > MAX_HEAD_BYTES:
                 self._refuse(_too_large("the head of the request is", MAX_HEAD_BYTES))
         elif self._overhead > MAX_OVERHEAD_BYTES:
@@ -349,12 +340,12 @@ class Protocol(HttpToolsProtocol):
         if self._last:
             raise RequestError("invalid_request", "the connection is closing; use a new one")
         super().on_message_begin()
-        self._state = _ParseState.HEAD
+        self._state = "head"
         self._wait = None
         self._unused = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._state is _ParseState.HEAD:  # trailers would bypass the checks of the head
+        if self._state == "head":  # trailers would bypass the checks of the head
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -369,7 +360,7 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self._closing:
             self.cycle.keep_alive = False
-        self._state = _ParseState.BODY
+        self._state = "body"
         self._overhead = 0
         self.cycle.transport = self._response_transport  # type: ignore[assignment]
         self.cycle.message_event = Event()  # type: ignore[assignment]
@@ -386,7 +377,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return
-        self._state = _ParseState.BETWEEN
+        self._state = "between"
         self._overhead = 0
         self._last = not self.cycle.keep_alive
         super().on_message_complete()
@@ -407,10 +398,10 @@ class Protocol(HttpToolsProtocol):
     def _refuse(self, error: RelayError) -> None:
         """Stop reading, and answer with the error unless that could pass for another answer."""
         log.debug("request refused", detail=error.message)
-        cycle, within = self.cycle, self._state is _ParseState.BODY
+        cycle, within = self.cycle, self._state == "body"
         if not within:  # the client has no body left to send first
             self._unused = REST_BYTES - MAX_HEAD_BYTES
-        self._state, self._last = _ParseState.BETWEEN, True
+        self._state, self._last = "between", True
         if within and cycle.response_complete:
             self.finish()
         elif within and (cycle.response_started or self.pipeline):
@@ -444,34 +435,34 @@ class Protocol(HttpToolsProtocol):
         if self._upgraded:
             return
         wait = self._next()
-        if wait is self._wait:
+        if wait == self._wait:
             return
         self._wait = wait
-        if wait is _Wait.ANSWER:
+        if wait == "answer":
             return
         match wait:
-            case _Wait.REQUEST:
+            case "request":
                 self._arm(self.timeout_keep_alive if self.cycle else HEAD_S)
-            case _Wait.HEAD:
+            case "head":
                 self._arm(HEAD_S)
-            case _Wait.BODY:
+            case "body":
                 self._arm(BODY_S)
-            case _Wait.REST:
+            case "rest":
                 self._arm(REST_S)
-            case _Wait.READER:
+            case "reader":
                 self.flow.watch_reader()
 
     def _next(self) -> _Wait:
         cycle = self.cycle
         if self.transport.is_closing():
-            return _Wait.READER
+            return "reader"
         if self.finished:
-            return _Wait.REST
-        if self._state is _ParseState.HEAD:
-            return _Wait.HEAD
-        if self._state is _ParseState.BODY:
-            return _Wait.REST if cycle.response_complete else _Wait.BODY
-        return _Wait.REQUEST if cycle is None or cycle.response_complete else _Wait.ANSWER
+            return "rest"
+        if self._state == "head":
+            return "head"
+        if self._state == "body":
+            return "rest" if cycle.response_complete else "body"
+        return "request" if cycle is None or cycle.response_complete else "answer"
 
     def _arm(self, seconds: float) -> None:
         """Set the deadline; a timer that fires before it is kept and started again."""
@@ -491,7 +482,7 @@ class Protocol(HttpToolsProtocol):
         self._timer = None
         self._update_wait()  # a closing transport does not always call back
         now = self.loop.time()
-        if self._wait in (_Wait.ANSWER, _Wait.READER):
+        if self._wait in ("answer", "reader"):
             self._due = now + REST_S
         elif self._due <= now + CLOCK_S:
             self._due = now + REST_S
@@ -503,9 +494,9 @@ class Protocol(HttpToolsProtocol):
             self._start_timer()
 
     def _expire(self) -> None:
-        if self._wait is _Wait.HEAD:
+        if self._wait == "head":
             self._refuse(_too_slow("head", HEAD_S))
-        elif self._wait is _Wait.BODY:
+        elif self._wait == "body":
             self._refuse(_too_slow("body", BODY_S))
         else:
             self.transport.close()
