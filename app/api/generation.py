@@ -220,11 +220,9 @@ class Generation(Endpoints):
             reader.leave()
             return self._failed(error, request, opened)
         client_format = self._accepted_format(request)
-        if client_format.post_writer is not None:
-            client_format = client_format._replace(numbered_writer=client_format.post_writer)
         return EventStream(
             reader,
-            client_format.writer(reader.stream, after=0, retry_ms=self._retry_ms()),
+            client_format.writer(reader.stream, after=0, retry_ms=self._retry_ms(), post=True),
             http_settings=self._http_settings,
             headers={**self._client_format.headers, **self._stream_headers(opened)},
             checkpoints=self._checkpoints,

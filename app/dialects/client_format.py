@@ -288,11 +288,12 @@ class ClientFormat(NamedTuple):
     fast_writer: Callable[..., FrameWriter] | None = None
     """A faster writer than that, with the same bytes."""
 
-    def writer(self, stream: str, *, after: int, retry_ms: int) -> FrameWriter:
-        """Write the frames of a stream after a cursor."""
+    def writer(self, stream: str, *, after: int, retry_ms: int, post: bool = False) -> FrameWriter:
+        """Write the frames of a stream after a cursor, or as the answer to a `post`."""
         if self.fast_writer is not None:
             return self.fast_writer(stream, after=after, retry_ms=retry_ms)
-        return self.numbered_writer(
+        new = (self.post_writer if post else None) or self.numbered_writer
+        return new(
             self.renderer(stream), stream, letter=self.letter, after=after, retry_ms=retry_ms
         )
 

@@ -80,8 +80,9 @@ class Settlements:
         if silence is not None and silence.seconds and complete and not counts.estimated:
             shown = estimate_answer(written)
             self._hidden.measure(target, counts, shown=shown, silence=silence)
+        charge = self.price(target, counts)
         uncertain = cut is not None and bool(counts.estimated)
-        return self.price(target, counts)._replace(uncertain=uncertain)
+        return charge._replace(uncertain=True) if uncertain else charge
 
     def charge_last(self, charge: Charge, request: ReservationRequest | None) -> Charge:
         """Return an uncertain charge of a stream's last attempt: the reservation is left to it."""

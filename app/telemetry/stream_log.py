@@ -52,7 +52,8 @@ class StreamLog(Observer):
         if failed and ended.target is not None:
             _log_last_attempt(ended, ended.target)
         operator_error = error is not None and error.code in OPERATOR_ERRORS
-        write = log.warning if operator_error else log.info
+        bound = log.bind()  # structlog finds `log.info` only by a failure, which takes 5 us
+        write = bound.warning if operator_error else bound.info
         write(
             "stream ended",
             # Overrides the request id of the context, which may be any request's.
