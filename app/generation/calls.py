@@ -131,6 +131,13 @@ class Calls:
         """The hidden streams of running calls."""
         self.count = 0
         """The number of running calls."""
+        self._waits: set[asyncio.Future[None]] = set()
+        """Those for the end of a call."""
+
+    def stop(self) -> None:
+        """Wait no longer for running calls."""
+        for wait in self._waits:
+            _end(wait)
 
     async def ask(
         self,
@@ -165,20 +172,27 @@ class Calls:
             spawn=self._spawn,
         )
         working = asyncio.ensure_future(work(context))
-        working.add_done_callback(partial(self._ended, origin.address))
-        stopped = asyncio.ensure_future(self._shutdown.stopping.wait())
+        wait: asyncio.Future[None] = asyncio.Future()
+        working.add_done_callback(partial(self._ended, origin.address, wait))
+        self._waits.add(wait)
         try:
-            await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await wait
             if not working.done():
                 raise shutting_down()
             return working.result()
         finally:
-            stopped.cancel()
+            self._waits.discard(wait)
             if not working.done():  # its cost is settled before its end counts
                 working.cancel()
                 await asyncio.wait({working}, timeout=STOP_S)
 
-    def _ended(self, address: str, _: "asyncio.Task[Any]") -> None:
+    def _ended(self, address: str, wait: "asyncio.Future[None]", _: "asyncio.Task[Any]") -> None:
+        _end(wait)
         self._parts.admission.leave(address)
         self.count -= 1
         self._shutdown.check_drained()
+
+
+def _end(wait: "asyncio.Future[None]") -> None:
+    if not wait.done():
+        wait.set_result(None)

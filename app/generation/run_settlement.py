@@ -95,12 +95,12 @@ class RunSettlement(msgspec.Struct, kw_only=True):
             # It has the cost of the recorded stream.
             return Settled(events, settlement, msgspec.structs.replace(ended, end=end))
         last = [*events[:-1], ended.end]
-        usage = next((event for event in last if type(event) is Usage), None)
-        if usage is not None:
-            at = last.index(usage)
-            if rescued and ended.end.usage is not None:
-                usage = Usage(*msgspec.structs.astuple(ended.end.usage))
-            last[at] = _with_cost(usage, ended.end.usage)
+        for at in reversed(range(len(last))):
+            if type(event := last[at]) is Usage:
+                if rescued and ended.end.usage is not None:
+                    event = Usage(*msgspec.structs.astuple(ended.end.usage))
+                last[at] = _with_cost(event, ended.end.usage)
+                break  # there is at most one
         return Settled(last, settlement, ended)
 
 

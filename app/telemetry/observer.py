@@ -195,7 +195,8 @@ class Observers(Observer):
         headers: dict[str, str] = {}
         for receive in self._receivers[method]:
             try:
-                headers |= receive(event) or {}
+                if more := receive(event):
+                    headers |= more
             except Exception:
                 if receive not in self._failed:
                     self._failed.add(receive)
