@@ -206,50 +206,39 @@ class ReaderRegistry:
         limit of its address. One without `reads` only keeps the stream alive until it leaves, and
         is not reported to observers.
         """
-        if not counted:
-            return self._look_on(found, address, after=after)
-        stream, state = found.stream, found.state
-        before = self._readers.get(stream, 0)
-        self._readers[stream] = before + 1
+        stream, before = found.stream, self._readers.get(found.stream, 0)
         self._admission.add_reader(address)
-        if reads:
-            self._observer.reader_joined(ReaderJoined(stream, resumed=after > 0))
-        if guest:
-            self._guests[stream] += 1
-        leave = partial(self._leave, address, guest)
-        if (produced := self._produced.get(stream)) is not None:
-            self._cancel_timer(produced)
-            counts = produced.counts
-            counts.readers += reads
-            counts.resumes += after > 0
-            counts.now = before + 1
-        elif not before:
-            self._peers.readers_here(stream)
+        if counted:
+            self._readers[stream] = before + 1
+            if reads:
+                self._observer.reader_joined(ReaderJoined(stream, resumed=after > 0))
+            if guest:
+                self._guests[stream] += 1
+            if (produced := self._produced.get(stream)) is not None:
+                self._cancel_timer(produced)
+                counts = produced.counts
+                counts.readers += reads
+                counts.resumes += after > 0
+                counts.now = before + 1
+            elif not before:
+                self._peers.readers_here(stream)
         return Reader(
             stream,
             self._log,
-            leave,
-            drain=self._drain,
-            found=state,
-            page=found.events,
-            page_after=after,
-        )
-
-    def _look_on(self, found: Look, address: str, *, after: int) -> Reader:
-        self._admission.add_reader(address)
-        return Reader(
-            found.stream,
-            self._log,
-            lambda stream, linger_s: self._admission.remove_reader(address),
+            partial(self._leave, address, counted, guest),
             drain=self._drain,
             found=found.state,
             page=found.events,
             page_after=after,
         )
 
-    def _leave(self, address: str, guest: bool, stream: str, linger_s: float | None) -> None:
+    def _leave(
+        self, address: str, counted: bool, guest: bool, stream: str, linger_s: float | None
+    ) -> None:
         """Remove one reader."""
         self._admission.remove_reader(address)
+        if not counted:
+            return
         if guest:
             self._guests[stream] -= 1
             if not self._guests[stream]:
