@@ -131,13 +131,13 @@ class Calls:
         """The hidden streams of running calls."""
         self.count = 0
         """The number of running calls."""
-        self._waits: set[asyncio.Future[None]] = set()
+        self._waits: set[asyncio.Event] = set()
         """Those for the end of a call."""
 
     def stop(self) -> None:
         """Wait no longer for running calls."""
         for wait in self._waits:
-            _end(wait)
+            wait.set()
 
     async def ask(
         self,
@@ -172,11 +172,11 @@ class Calls:
             spawn=self._spawn,
         )
         working = asyncio.ensure_future(work(context))
-        wait: asyncio.Future[None] = asyncio.Future()
+        wait = asyncio.Event()
         working.add_done_callback(partial(self._ended, origin.address, wait))
         self._waits.add(wait)
         try:
-            await wait
+            await wait.wait()
             if not working.done():
                 raise shutting_down()
             return working.result()
@@ -186,13 +186,8 @@ class Calls:
                 working.cancel()
                 await asyncio.wait({working}, timeout=STOP_S)
 
-    def _ended(self, address: str, wait: "asyncio.Future[None]", _: "asyncio.Task[Any]") -> None:
-        _end(wait)
+    def _ended(self, address: str, wait: asyncio.Event, _: "asyncio.Task[Any]") -> None:
+        wait.set()
         self._parts.admission.leave(address)
         self.count -= 1
         self._shutdown.check_drained()
-
-
-def _end(wait: "asyncio.Future[None]") -> None:
-    if not wait.done():
-        wait.set_result(None)
