@@ -340,15 +340,14 @@ class Run:
 
     def outcome(self) -> "asyncio.Future[RelayError | None]":
         """Return `committed` for one waiter, who may set it: one turn of the loop less."""
-        if self.committed.done():
-            return self.committed
-        waiter: asyncio.Future[RelayError | None] = asyncio.Future()
-        self._waiters.append(waiter)
-        return waiter
+        outcome = self.committed
+        if not outcome.done():
+            self._waiters.append(outcome := asyncio.Future())
+        return outcome
 
     def _tell_outcome(self, error: RelayError | None) -> None:
-        self.committed.set_result(error)
-        for waiter in self._waiters:
+        """Tell the outcome to all who wait."""
+        for waiter in (self.committed, *self._waiters):
             if not waiter.done():
                 waiter.set_result(error)
 

@@ -327,7 +327,7 @@ class Upstreams:
     ) -> Plan:
         """Return the order in which to try a route's targets, for a conversation if it is one."""
         choices = [target.policy for target in route.targets]
-        breakers = [self.breakers.of(target) for target in route.targets]
+        breakers = [*map(self.breakers.of, route.targets)]
         order = [0]
         if len(choices) > 1:
             order = arrange(
