@@ -9,6 +9,7 @@ import pytest
 
 from app.api.guard import MAX_HOST, REMEMBERED, Guard, HostNames, parse_host
 from app.api.request import REQUEST_HEADERS
+from app.errors import RequestError
 from app.testing.upstream import Hold, head, send, text
 from tests.serving import HELLO, Relay, serve_relay, serve_script
 
@@ -277,3 +278,19 @@ async def test_what_is_remembered_is_bounded():
 
     assert kept < 2**20
     assert parse_host(b"a" * (MAX_HOST + 1)) is None
+
+
+@pytest.mark.parametrize(
+    "headers", [{b"host": (b"evil.test",)}, {b"host": (b"localhost",), b"origin": (b"evil",)}]
+)
+async def test_an_error_that_is_raised_again_keeps_no_earlier_request(headers):
+    guard = Guard(HostNames("127.0.0.1"), origins=(), local_origins=False)
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b""}
+    frames = []
+    for _ in range(3):
+        error = guard.check({**scope, REQUEST_HEADERS: headers})
+        with pytest.raises(RequestError) as raised:
+            raise error
+        frames.append(len(raised.traceback))
+
+    assert [1, 1, 1] == frames
