@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.eventlog.redis.link import Away
+from app.eventlog.redis.log import KEEP_S
 from app.eventlog.redis.scripts import APPEND, Script
 from tests.eventlog.accounts_contract import *  # noqa: F403
 from tests.eventlog.broadcast_contract import *  # noqa: F403
@@ -53,6 +54,18 @@ async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):  # t
     assert [b"x" * 300_000] * 5 == requests
     kept, size = getattr(event_log, "_there", event_log).size()
     assert (kept < 5, size <= 1_000_000) == (True, True)
+
+
+async def test_an_ended_stream_leaves_the_memory_though_no_other_one_ends(server, clock):
+    async with asyncio.timeout(60), opened(server.url, wall=clock) as event_log:
+        await ended(event_log, "st_1")
+        await until(lambda: not event_log._owner.streams)
+        assert {"st_1"} == event_log._owner._ended.keys()
+
+        clock.now += KEEP_S + 1
+        assert (await event_log.state("st_1")).ended  # in Redis
+
+        assert not event_log._owner._ended
 
 
 async def test_messages_go_with_the_last_of_them(event_log, server):

@@ -130,7 +130,7 @@ class RedisLog(EventLog):
             max_stream_events=max_stream_events,
             now=wall,
             wall=wall,
-            on_drop=lambda _: None,
+            on_drop=lambda entry: self._owner.forget(entry.info.id),
         )
         self._cutting: asyncio.TimerHandle | None = None
         self._stopping = False

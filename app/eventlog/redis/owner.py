@@ -13,7 +13,6 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import structlog
@@ -397,9 +396,8 @@ class Owner:
 
         All leases are renewed at once: others wait only for a moment before they end streams.
         """
-        for stream, local in [*self._ended.items()]:
-            if self._entries.find(stream) is not None:
-                self.streams.setdefault(stream, local)
+        for stream, local in self._ended.items():
+            self.streams.setdefault(stream, local)
         self._ended.clear()
         for local in self._abandoned.values():
             self._send_abandoned(local)
@@ -519,11 +517,13 @@ class Owner:
 
     def _done(self, local: LocalStream) -> None:
         del self.streams[local.stream]
-        self._ended[local.stream] = local
+        if self._entries.find(local.stream) is not None:
+            self._ended[local.stream] = local
         local.settle()
-        for stream in list(islice(self._ended, 8)):
-            if self._entries.find(stream) is None:
-                del self._ended[stream]
+
+    def forget(self, stream: str) -> None:
+        """Forget a stream that has left the memory."""
+        self._ended.pop(stream, None)
 
     async def _restore(self, local: LocalStream) -> None:
         """Create a stream that Redis has lost again, with its keys.
