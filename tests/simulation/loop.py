@@ -54,6 +54,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """The share of turns in another order than asyncio's."""
         self.network = network
         self.turns = 0
+        self.most_turns: float = MAX_TURNS
         self.dead: set[str] = set()
         """Processes that were killed."""
         self._numbers = itertools.count(1)
@@ -79,8 +80,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         this: Any = self
         ready, scheduled, dice = this._ready, this._scheduled, self._dice
         self.turns += 1
-        if self.turns > MAX_TURNS:
-            raise Stuck(f"{MAX_TURNS} turns, at {self._now:.3f} s")
+        if self.turns > self.most_turns:
+            raise Stuck(f"{self.most_turns} turns, at {self._now:.3f} s")
         while scheduled and scheduled[0]._cancelled:
             self._pop_timer(scheduled)
         if ready:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import hashlib
+import itertools
 import json
 import logging
 import random
@@ -15,9 +16,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 import structlog
@@ -162,15 +163,18 @@ CREDENTIALS: Final = ("ssk_simulated_1", "ssk_simulated_2")
 class World:
     """A run in its event loop."""
 
-    def __init__(self, seed: int, dice: random.Random, loop: SimulatedLoop) -> None:
+    def __init__(
+        self, dice: random.Random, loop: SimulatedLoop, *, features: Features | None = None
+    ) -> None:
         self.history = History(loop.time)
         self._dice = dice
         self.loop = loop
-        self.features = Features(dice)
+        self.features = Features(dice) if features is None else features
         loop.disorder = self.features.disorder
         self.drift_s = 0.0
         """How far the wall clock was stepped."""
         self.processes: list[Process] = []
+        self._lives = itertools.count(self.features.replicas)
         self._providers = [
             Provider("abc"[number], wire, random.Random(dice.random()), self.history)
             for number, wire in enumerate(self.features.wires)
@@ -213,8 +217,8 @@ class World:
         environ = {"SESERAGI_SIGNING_KEY": "k" * 40}
         return settle_identity(load_settings(environ, config=str(path))).settings
 
-    async def run(self) -> None:
-        """Run it to its quiet end."""
+    async def _begin(self) -> None:
+        """Start the providers, the log and the relays."""
         features = self.features
         self.history.add(
             "world",
@@ -234,6 +238,10 @@ class World:
             prepare_log(settings, ())
         for number in range(self.features.replicas):
             await self._open(f"relay-{number + 1}", f"10.1.0.{number + 1}", settings)
+
+    async def run(self) -> None:
+        """Run it to its quiet end."""
+        await self._begin()
         living = [self._spawn(self._live(plan)) for plan in self._plans]
         watching = self.loop.create_task(self._watch_balance()) if self.features.budget else None
         striking = [self._spawn(strike(self, fault)) for fault in self._faults]
@@ -251,6 +259,10 @@ class World:
                 await self._within(60, "a relay that stops", process.stop())
                 await self._within(60, "a relay that starts", self.revive(process))
         await self._look_at_all()
+        await self._end()
+
+    async def _end(self) -> None:
+        """Stop the relays and the providers, and record what is left."""
         for process in self.processes:
             if process.serves:
                 await self._within(60, "a relay that stops", process.stop())
@@ -270,7 +282,7 @@ class World:
 
     async def revive(self, process: Process) -> None:
         """Start a stopped or killed process again, as a supervisor does."""
-        name, number = process.name.partition(".")[0], len(self.processes)
+        name, number = process.name.partition(".")[0], next(self._lives)
         if self.features.log == "memory":
             self.history.add("lost", process=process.name)
         while True:
@@ -332,9 +344,9 @@ class World:
         until = self.loop.time() + RECOVERS_S
         for process in self.processes:
             if process.serves:
-                while any(_holds(process).values()) and self.loop.time() < until:  # noqa: ASYNC110
+                while any(holds(process).values()) and self.loop.time() < until:  # noqa: ASYNC110
                     await asyncio.sleep(1)
-                self.history.add("held", process=process.name, **_holds(process))
+                self.history.add("held", process=process.name, **holds(process))
         live = next(one for one in self.processes if one.serves)
         for name, state in await self._read_accounts(live):
             month = state.month
@@ -414,7 +426,7 @@ class World:
             self.history.add("unhandled", error=error)
 
 
-def _holds(process: Process) -> dict[str, int]:
+def holds(process: Process) -> dict[str, int]:
     """Return what a relay holds for streams and requests."""
     assert process.relay is not None
     hub = process.relay.hub
@@ -431,10 +443,18 @@ def _holds(process: Process) -> dict[str, int]:
 
 def run_world(seed: int) -> History:
     """Run the world of a seed, and return its history."""
+    return run_in_world(seed, World).history
+
+
+SomeWorld = TypeVar("SomeWorld", bound=World)
+
+
+def run_in_world(seed: int, make: Callable[[random.Random, SimulatedLoop], SomeWorld]) -> SomeWorld:
+    """Make a world in a loop of its own, run it, and return it."""
     dice = random.Random(seed)
     network = Network(random.Random(dice.random()))
     loop = SimulatedLoop(random.Random(dice.random()), network)
-    world = World(seed, dice, loop)
+    world = make(dice, loop)
     shared_memory = Path("/dev/shm")
     with (
         tempfile.TemporaryDirectory(
@@ -451,7 +471,7 @@ def run_world(seed: int) -> History:
             world.history.add("stuck", why=str(stuck))
         finally:
             _discard(world, loop)
-    return world.history
+    return world
 
 
 def _place_of(error: BaseException) -> str:
