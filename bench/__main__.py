@@ -2,8 +2,8 @@
 
     python -m bench [table] [--quick] [--rounds N] [--only PARTS] [--tls] [--peer litellm]
     python -m bench against [COMMIT...] [--python PATH...] [the same options]
-    python -m bench growth [--quick] [--plots FOLDER]
-    python -m bench soak [--streams 100000]
+    python -m bench growth [--quick] [--plots FOLDER] [--json FILE]
+    python -m bench soak [--streams 100000] [--only LOGS] [--json FILE]
     python -m bench redis [--quick] [--rounds N] [--only PARTS] [--json FILE]
     python -m bench resume [--rounds N] [--only LOGS] [--json FILE]
     python -m bench readers [--rounds N] [--only SERVERS] [--json FILE]
@@ -42,11 +42,13 @@ def main(words: Sequence[str] | None = None) -> int:
         load = Load(build(), load_core, free_port())
         match options.what:
             case "growth":
-                return growth.run(load, core, quick=options.quick, folder=options.plots)
+                row = growth.run(load, core, quick=options.quick, folder=options.plots)
+                return _one(options, row)
             case "soak":
-                return soak.run(load, core, streams=options.streams)
+                return _one(options, soak.run(load, core, plan, streams=options.streams))
             case "redis" | "resume" | "readers":
-                return _one(options, load, core, plan)
+                module = {"redis": redis, "resume": resume, "readers": readers}[options.what]
+                return _one(options, module.run(load, core, plan))
             case "against":
                 pythons = options.python or [sys.executable]
                 with against.checked_out(options.commits, pythons) as relays:
@@ -99,7 +101,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         "--only",
         default="",
         help=f"parts, comma-separated: {', '.join(PARTS)}, figures;"
-        f" of redis: {', '.join(redis.PARTS)}; of resume: {', '.join(resume.LOGS)};"
+        f" of redis: {', '.join(redis.PARTS)}; of resume, soak: {', '.join(resume.LOGS)};"
         f" of readers: nchan, {', '.join(resume.LOGS)}",
     )
     parser.add_argument(
@@ -141,8 +143,7 @@ def _table(
     return int(any(row.complaints for row in rows + ours if row.relay.ours))
 
 
-def _one(options: argparse.Namespace, load: Load, core: int, plan: Plan) -> int:
-    row = {"redis": redis, "resume": resume, "readers": readers}[options.what].run(load, core, plan)
+def _one(options: argparse.Namespace, row: Row) -> int:
     _write(options.json, [row])
     return int(bool(row.complaints))
 
@@ -157,6 +158,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     others = {
         "redis": [*redis.PARTS],
         "resume": [*resume.LOGS],
+        "soak": [*resume.LOGS],
         "readers": ["nchan", *resume.LOGS],
     }
     known = others.get(options.what, [*PARTS, "figures"])

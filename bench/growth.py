@@ -5,17 +5,15 @@ should grow as the first power of the size: the exponent is fitted to the upper 
 what is paid once no longer hides it.
 """
 
-import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from bench.load import Load, Result, Target, Unavailable
-from bench.machine import describe
-from bench.measures import say
+from bench.measures import Row, say
 from bench.relays import own, started
 
 TOKENS_A_S = 4000
@@ -81,30 +79,40 @@ SERIES = (
            (1, 2, 5, 20, 50, 200), (1, 5, 20, 200), _readers, _each),
     Series("size", "two streams, as fast as they are read", "bytes of an event's text",
            (10, 100, 1000, 10_000, 100_000, 1_000_000), (10, 1000, 10_000, 100_000), _size, _alone),
-    Series("bytes", "one stream, its bytes written one by one", "bytes of an event's text",
+    Series("bytes", "one stream, its bytes written one by one", "such bytes, one at a time",
            (10, 100, 1000, 10_000, 50_000), (10, 100, 1000), _bytes, _alone),
 )  # fmt: skip
 
 
-def run(load: Load, core: int, *, quick: bool, folder: Path | None) -> int:
-    """Measure all series, print and draw them; 1 if one is not linear."""
+def run(load: Load, core: int, *, quick: bool, folder: Path | None) -> Row:
+    """Measure all series, print and draw them; it is a complaint if one is not linear."""
     if folder is not None and find_spec("matplotlib") is None:
         raise Unavailable("no matplotlib to draw with: pip install -e '.[bench]'")
-    found, failed = {}, False
+    row = Row(own("seseragi, growth", path="/v1/chat"))
     for series in SERIES:
         points = _measure(series, load, core, series.quick if quick else series.sizes)
         exponent = fit([(size, series.whole(cost, size)) for size, cost in points])
-        failed |= exponent > LINEAR
-        found[series.name] = {"points": points, "exponent": exponent}
+        row.add({f"{series.name}_{size}_us": cost for size, cost in points})
+        row.add({f"{series.name}_exponent": exponent})
+        if exponent > LINEAR:
+            row.complaints.append(f"{series.name}: grows by the power {exponent:.2f}")
         print(f"{series.name}: microseconds a token by {series.size} ({series.title})")
         print("  " + ", ".join(f"{size:,}: {cost:.1f}" for size, cost in points))
         print(f"  the whole grows by the power {exponent:.2f}", flush=True)
         if folder is not None:
             _draw(series, points, folder / f"{series.name}.svg")
-    if folder is not None:
-        text = json.dumps({"machine": describe(), "series": found}, indent=1)
-        (folder / "growth.json").write_text(text + "\n")
-    return int(failed)
+    return row
+
+
+def summarize(found: Mapping[str, float]) -> str:
+    """Return the rows of the documents' table."""
+    lines = []
+    for series in SERIES:
+        costs = {size: found.get(f"{series.name}_{size}_us") for size in series.sizes}
+        sizes = [size for size, cost in costs.items() if cost is not None]
+        ends = f"{sizes[0]:,} to {sizes[-1]:,} | {costs[sizes[0]]:.1f} to {costs[sizes[-1]]:.1f}"
+        lines.append(f"| {series.size} | {ends} | {found[f'{series.name}_exponent']:.2f} |")
+    return "\n".join(lines)
 
 
 def _measure(

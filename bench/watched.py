@@ -1,4 +1,7 @@
-"""Our relay as it comes, which on SIGUSR1 writes what it holds to the file in BENCH_COUNTS."""
+"""Our relay as it comes, which on SIGUSR1 writes what it holds to the file in BENCH_COUNTS.
+
+It forgets the ids of removed streams after BENCH_REMEMBERED_S, and looks for them as often.
+"""
 
 import asyncio
 import gc
@@ -7,6 +10,9 @@ import signal
 from pathlib import Path
 
 from app.__main__ import main
+from app.eventlog.redis import orphans
+from app.eventlog.sqlite import database
+from app.eventlog.sqlite import log as sqlite_log
 
 
 def _write(*_: object) -> None:
@@ -18,5 +24,9 @@ def _write(*_: object) -> None:
 
 
 if __name__ == "__main__":
+    remembered_s = int(os.environ["BENCH_REMEMBERED_S"])
+    for module in (orphans, database):
+        module.REMEMBERED_S = remembered_s  # type: ignore[attr-defined]
+    sqlite_log.SWEEP_S = remembered_s  # type: ignore[misc]
     signal.signal(signal.SIGUSR1, _write)
     main()

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from bench import soak
 from bench.measures import Plan, measure
 from bench.relays import VARIANTS, own, peer, started
 from tests.needs import program
@@ -49,22 +48,3 @@ def test_readers_of_a_dead_upstream_are_told(load, core):
 
     assert {"die": 3, "reset": 3, "quiet": 3} == {act: r.told for act, r in results.items()}
     assert 290 <= results["quiet"].noticed_ms.p50 < 20_000  # by default it would be 60 s
-
-
-def test_nothing_stays_of_streams_that_are_over(load, core, capsys):
-    status = soak.run(load, core, streams=1200, batches=4, retention_s=0.5)
-
-    assert 0 == status, capsys.readouterr().out
-
-
-def test_a_leak_is_named():
-    before = soak.Held(memory=50_000, files=10, tasks=2, objects=60_000)
-    after = soak.Held(memory=80_000, files=12, tasks=3, objects=90_000)
-
-    assert [] == soak.leaks([before] * 5)
-    assert [
-        "memory grew from 50000 to 80000 KiB",
-        "2 files stayed open",
-        "1 tasks still run",
-        "objects grew from 60000 to 90000",
-    ] == soak.leaks([before] * 4 + [after])

@@ -33,6 +33,7 @@ from app.eventlog.sqlite import log as sqlite_log
 from app.generation import reservation, watchdog
 from app.identity import tokens
 from app.policies import admission
+from app.upstreams import targets
 
 from .clients import Client, Plan
 from .faults import Fault, strike
@@ -349,7 +350,7 @@ def _attributes(one: Any) -> Iterator[tuple[str, Any]]:
 
 def bounds(streams: int, hours: int) -> dict[str, float]:
     """Return what is held for long by design, and how much of it at most."""
-    hourly = streams / hours
+    hourly, urls = streams / hours, targets._parse_url.cache_info().maxsize or 0
     return {
         # Ids of removed streams are reported as expired, not unknown.
         "entries of eventlog.memory.MemoryLog._gone": memory.REMEMBERED_IDS,
@@ -372,6 +373,9 @@ def bounds(streams: int, hours: int) -> dict[str, float]:
         "entries of identity.principal.Principal.__dict__": 4 * tokens.REMEMBERED,
         "entries of generation.reservation._limit_money": reservation.REMEMBERED,
         "entries of generation.reservation._limit_output": reservation.REMEMBERED,
+        "entries of upstreams.targets._parse_url": urls,
+        "objects upstreams.http_call.CallUrl": urls,
+        "objects upstreams.http_call.Origin": urls,
         "entries of policies.admission.Admission._table": admission.MAX_ADDRESSES,
     }
 
@@ -384,7 +388,9 @@ def grown(day: Day, *, streams: int, hours: int) -> list[str]:
     for name in sorted({name for counts in (*day.counts, day.at_last) for name in counts}):
         # A leak is above all that was before, whenever it is looked at.
         least, most = min(one[name] for one in last), max(one[name] for one in settled)
-        limit = limits.get(name, most + ROOM.get(name, DEFAULT_ROOM))
+        room = ROOM.get(name, DEFAULT_ROOM)
+        room += streams if name == "blocks of memory" else 0  # the ids of `bounds`
+        limit = limits.get(name, most + room)
         if least > limit:
             found.append(f"{name}: {most} when settled, {least} or more at the end")
         if day.at_last[name] > (0 if name in EMPTY_AT_NIGHT else limit):
