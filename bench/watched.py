@@ -27,6 +27,6 @@ if __name__ == "__main__":
     remembered_s = int(os.environ["BENCH_REMEMBERED_S"])
     for module in (orphans, database):
         module.REMEMBERED_S = remembered_s  # type: ignore[attr-defined]
-    sqlite_log.SWEEP_S = remembered_s  # type: ignore[misc]
+    sqlite_log.SWEEP_S = remembered_s
     signal.signal(signal.SIGUSR1, _write)
     main()

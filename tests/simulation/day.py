@@ -71,10 +71,7 @@ USERS: Final = 8
 """New ones in an hour, each with an account."""
 
 DEFAULT_ROOM: Final = 8
-ROOM: Final = {
-    "blocks of memory": 4000,
-    "KiB of the file": 256,
-}
+ROOM: Final = {"blocks of memory": 4000}
 """How much more there may be at the end than when it had settled."""
 
 
@@ -270,9 +267,8 @@ class Day(World):
         found["tasks"] = sum(map(bool, self.loop.tasks.values()))
         timers = [one for one in self.loop._scheduled if not one._cancelled]  # type: ignore[attr-defined]
         found["timers"] = len(timers)
-        found["connections"] = sum(
-            bool(one._context.get(PROCESS)) for one in self.loop.network.open
-        )
+        contexts: list[Any] = [one._context for one in self.loop.network.open]
+        found["connections"] = sum(bool(one.get(PROCESS)) for one in contexts)
         blocks = sys.getallocatedblocks()
         found["blocks of memory"] = blocks - self._own_blocks
         if self.features.log == "redis":
@@ -348,13 +344,14 @@ def _attributes(one: Any) -> Iterator[tuple[str, Any]]:
                 yield slot, getattr(one, slot)
 
 
-def bounds(streams: int, hours: int) -> dict[str, float]:
+def bounds(streams: int, hours: int, *, replicas: int) -> dict[str, float]:
     """Return what is held for long by design, and how much of it at most."""
     hourly, urls = streams / hours, targets._parse_url.cache_info().maxsize or 0
     return {
         # Ids of removed streams are reported as expired, not unknown.
         "entries of eventlog.memory.MemoryLog._gone": memory.REMEMBERED_IDS,
         "rows of streams": min(1.1 * streams, database.REMEMBERED_IDS),
+        "KiB of the file": 512 + 0.25 * min(1.1 * streams, database.REMEMBERED_IDS),
         # In Redis for an hour more than a stream.
         "keys seseragi:*:meta": 3 * hourly,
         "members of seseragi:*:meta": 3 * 12 * hourly,
@@ -366,24 +363,24 @@ def bounds(streams: int, hours: int) -> dict[str, float]:
         ),
         "objects ledger.accounts.AccountState": max(FEW_ACCOUNTS, 2 * (USERS * hours + 8)),
         # Those that were used last.
-        "entries of identity.tokens.Tokens._verdicts": tokens.REMEMBERED,
-        "objects identity.tokens._Verdict": tokens.REMEMBERED,
-        "objects identity.tokens._Claims": tokens.REMEMBERED,
-        "objects identity.principal.Principal": 2 * tokens.REMEMBERED,
-        "entries of identity.principal.Principal.__dict__": 4 * tokens.REMEMBERED,
+        "entries of identity.tokens.Tokens._verdicts": replicas * tokens.REMEMBERED,
+        "objects identity.tokens._Verdict": replicas * tokens.REMEMBERED,
+        "objects identity.tokens._Claims": replicas * tokens.REMEMBERED,
+        "objects identity.principal.Principal": 2 * replicas * tokens.REMEMBERED,
+        "entries of identity.principal.Principal.__dict__": 4 * replicas * tokens.REMEMBERED,
         "entries of generation.reservation._limit_money": reservation.REMEMBERED,
         "entries of generation.reservation._limit_output": reservation.REMEMBERED,
         "entries of upstreams.targets._parse_url": urls,
         "objects upstreams.http_call.CallUrl": urls,
         "objects upstreams.http_call.Origin": urls,
-        "entries of policies.admission.Admission._table": admission.MAX_ADDRESSES,
+        "entries of policies.admission.Admission._table": replicas * admission.MAX_ADDRESSES,
     }
 
 
 def grown(day: Day, *, streams: int, hours: int) -> list[str]:
     """Return what has grown in the day, and what is left after the night."""
     settled, last = day.counts[SETTLED : hours * 2 // 3], day.counts[-3:]
-    limits = bounds(streams, hours)
+    limits = bounds(streams, hours, replicas=day.features.replicas)
     found = []
     for name in sorted({name for counts in (*day.counts, day.at_last) for name in counts}):
         # A leak is above all that was before, whenever it is looked at.
