@@ -257,6 +257,11 @@ class Day(World):
             one._stored.clear()
         for process in self.processes:
             process.parts.log._counts.clear()  # type: ignore[attr-defined]
+        now = self.wall()
+        for data in self.redis._server.dbs.values():  # as Redis does by itself
+            for key, item in list(data._dict.items()):
+                if item.expireat is not None and item.expireat < now:
+                    del data._dict[key]
         gc.collect()
         found: Counter[str] = Counter()
         for process in self.processes:
@@ -292,11 +297,8 @@ class Day(World):
 
     def _count_keys(self) -> Counter[str]:
         found: Counter[str] = Counter()
-        now = self.wall()
         for data in self.redis._server.dbs.values():
             for key, item in data._dict.items():
-                if item.expireat is not None and item.expireat < now:
-                    continue
                 kind = re.sub(r"\{.*\}|(?<=:)[0-9a-f]{16,}|(?<=ing:|ded:).*", "*", key.decode())
                 found[f"keys {kind}"] += 1
                 if not isinstance(item.value, bytes) and isinstance(item.value, Sized):
