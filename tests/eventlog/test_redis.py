@@ -77,8 +77,8 @@ async def test_messages_go_with_the_last_of_them(event_log, server):
 
 
 async def test_an_append_does_not_wait_for_pushed_events_and_takes_them_along(server, monkeypatch):
-    monkeypatch.setattr("app.eventlog.redis.owner.GATHER_S", 600)
-    monkeypatch.setattr("app.eventlog.redis.owner.EACH_S", 600)
+    monkeypatch.setattr("app.eventlog.pace.GATHER_S", 600)
+    monkeypatch.setattr("app.eventlog.pace.EACH_S", 600)
     async with asyncio.timeout(60), opened(server.url) as event_log:
         for stream in ("st_1", "st_2"):
             await create(event_log, stream)
@@ -96,7 +96,7 @@ async def test_an_append_does_not_wait_for_pushed_events_and_takes_them_along(se
 
 
 async def test_events_that_come_slowly_are_not_gathered(server, monkeypatch):
-    monkeypatch.setattr("app.eventlog.redis.owner.GATHER_S", 600)
+    monkeypatch.setattr("app.eventlog.pace.GATHER_S", 600)
     async with asyncio.timeout(60), opened(server.url) as event_log:
         await create(event_log, "st_1")
         await event_log.append("st_1", [START])

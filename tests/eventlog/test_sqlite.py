@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from app.errors import ServiceError
-from app.eventlog import Claim, LogState, LogUnusable, read_all, recovery
+from app.eventlog import Claim, LogState, LogUnusable, pace, read_all, recovery
 from app.eventlog.recovery import closing_events
 from app.eventlog.sqlite import database, owner, tail_table
 from app.eventlog.sqlite import log as sqlite
@@ -267,7 +267,7 @@ async def test_pushed_events_are_filed_while_more_of_them_come(path, monkeypatch
     monkeypatch.setattr(owner, "FILED_EVENTS", 10)
     monkeypatch.setattr(tail_table, "TAIL_ROWS", 5)
     monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 3)
-    monkeypatch.setattr(sqlite, "PAUSE_S", 0)  # for many transactions
+    monkeypatch.setattr(pace, "GATHER_S", 0)  # for many transactions
     expected: list[Event] = [START]
     async with opened(path) as event_log:
         await filled(event_log, [START])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.eventlog import pace
 from app.eventlog.sqlite import writer as writers
 from app.eventlog.sqlite.writer import Writer
 from tests.waiting import until
@@ -64,6 +65,11 @@ async def test_what_waits_is_written_after_a_failure_to_hear(writer, reported):
     assert 1 == len(reported)
 
 
+def make_slow(monkeypatch):
+    monkeypatch.setattr(pace, "EACH_S", 20)
+    monkeypatch.setattr(pace, "GATHER_S", 20)
+
+
 async def test_failure_after_a_commit_is_reported_and_the_write_is_done(writer, reported):
     assert 1 == await asyncio.wait_for(writer.write(lambda: 1, divide), 20)
     assert [ZeroDivisionError] == list(map(type, reported))
@@ -97,7 +103,7 @@ async def test_writer_whose_thread_does_nothing_is_unhealthy(monkeypatch):
 
 @pytest.mark.parametrize("yields", [False, True])
 async def test_urgent_work_ends_a_pause_unless_others_have_their_turn(yields, monkeypatch):
-    monkeypatch.setattr(writers, "EACH_S", 20)
+    make_slow(monkeypatch)
     monkeypatch.setattr(writers, "YIELD_S", 0.04)
     sizes: list[int] = []
 
@@ -109,7 +115,7 @@ async def test_urgent_work_ends_a_pause_unless_others_have_their_turn(yields, mo
         return do_all(works)
 
     begun, goes_on = threading.Event(), threading.Event()
-    writer = Writer(transact, pause_s=20, yields=yields)
+    writer = Writer(transact, yields=yields)
     writer.post(lambda: 1)
     assert await asyncio.to_thread(begun.wait, 20)
     writer.post(lambda: 2)
@@ -131,12 +137,12 @@ async def test_work_waits_for_more_only_if_that_comes_fast(monkeypatch):
         sizes.append(len(works))
         return do_all(works)
 
-    writer = Writer(transact, pause_s=20)
+    writer = Writer(transact)
     writer.post(lambda: 1)
     await until(writer._idle.is_set)
-    await asyncio.sleep(2 * writers.EACH_S)
+    await asyncio.sleep(2 * pace.EACH_S)
     writer.post(lambda: 2)
-    monkeypatch.setattr(writers, "EACH_S", 20)
+    make_slow(monkeypatch)
     await until(writer._idle.is_set, limit_s=10)
     writer.post(lambda: 3)
     await asyncio.sleep(0.02)

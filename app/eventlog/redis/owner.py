@@ -23,6 +23,7 @@ from ...ledger.accounts import NOTHING, Settlement
 from ..contract import ChatBusy, Placed, expired
 from ..entries import Entries
 from ..listing import pack_listing
+from ..pace import Pace
 from ..peers import OnStop
 from ..stream_info import StreamInfo, pack_info
 from ..supervision import Supervisor, wait_for
@@ -53,12 +54,6 @@ from .scripts import (
     name_key,
     running_key,
 )
-
-GATHER_S = 0.01
-EACH_S = 0.001
-"""Events gather between two writes if no append waits, and if they come faster than one in
-`EACH_S`, on average: for that time for each batch of the write before, at most `GATHER_S`.
-"""
 
 STREAMS_AT_ONCE = 100
 BYTES_AT_ONCE = 2**22
@@ -123,7 +118,7 @@ class Owner:
         """Sets `_due` for events that no append waits for."""
         self._gathered = 0
         """Batches for the next write."""
-        self._gather_until = 0.0
+        self._pace = Pace()
         self._renewal_due = asyncio.Event()
         self._tasks = Supervisor()
         self.taken_over: OrderedDict[str, ServiceError] = OrderedDict()
@@ -350,7 +345,7 @@ class Owner:
             self._due.set()
         elif self._gathering is None:
             loop = asyncio.get_running_loop()
-            self._gathering = loop.call_at(self._gather_until, self._due.set)
+            self._gathering = loop.call_at(self._pace.due, self._due.set)
         if self._link.away or self.refused:
             self._show_first(local)
 
@@ -417,8 +412,8 @@ class Owner:
             if self._link.away:
                 continue  # until `rewrite`
             streams, self._dirty = self._dirty, {}
-            pause_s, self._gathered = min(GATHER_S, EACH_S * self._gathered), 0
-            self._gather_until = asyncio.get_running_loop().time() + pause_s
+            self._pace.note(asyncio.get_running_loop().time(), self._gathered)
+            self._gathered = 0
             try:
                 while streams:
                     await self._write(streams)

@@ -81,11 +81,6 @@ SWEEP_S = 30
 MAX_UNWANTED = 10_000
 """How many streams are remembered that the file failed to remove; a restart removes any more."""
 
-PAUSE_S = 0.01
-"""The most between the begins of two commits, in which tokens gather: a commit takes 0.2 ms of
-CPU, a token in it 0.02 ms.
-"""
-
 LOOK_AFTER_S = 1.0
 """How often dead processes are looked for."""
 
@@ -177,7 +172,6 @@ class SqliteLog(EventLog):
         self._writer = Writer(
             lambda works: self._database.transact(works),
             explain=explain,
-            pause_s=PAUSE_S,
             yields=self._shared,
         )
         try:

@@ -13,13 +13,11 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from ..pace import Pace
 from ..tail import resolve
 
 STUCK_S = 15.0
 """Work that takes so long hangs: no lock is waited for longer."""
-
-EACH_S = 0.001
-"""Work waits for more if that comes faster, on average: at lighter loads each is done at once."""
 
 YIELD_S = 0.002
 """The pause of one of several processes, so that others get their turn."""
@@ -94,9 +92,8 @@ class Writer:
     """Runs work in its thread; `transact` does a list of it in one transaction.
 
     `explain` converts the error of a failed transaction to the one that `write` raises. Unless
-    some work is urgent, a transaction begins a while after the one before, so that more can join:
-    `EACH_S` for each work of that one, at most `pause_s`. With `yields`, `YIELD_S` are between
-    any two if work waits for the second.
+    some work is urgent, a transaction begins when the pace allows it, so that more can join. With
+    `yields`, `YIELD_S` are between any two if work waits for the second.
     """
 
     def __init__(
@@ -104,16 +101,15 @@ class Writer:
         transact: Callable[[Sequence[Work]], Sequence[Any]],
         *,
         explain: Callable[[BaseException], BaseException] = lambda error: error,
-        pause_s: float = 0,
         yields: bool = False,
     ) -> None:
         self._transact = transact
         self._explain = explain
-        self._pause_s = pause_s
         self._yields = yields
         self._pause: asyncio.TimerHandle | None = None
         self._urgent = False
-        self._gather_until = self._yield_until = 0.0
+        self._pace = Pace()
+        self._yield_until = 0.0
         self._thread = _Thread("event-log")
         self._waiting: list[_Job] = []
         self._idle = asyncio.Event()
@@ -138,7 +134,7 @@ class Writer:
 
     def _schedule(self) -> None:
         """Start the next transaction when it is due, and all other work of this turn has joined."""
-        due = 0 if self._urgent else self._gather_until
+        due = 0 if self._urgent else self._pace.due
         loop = asyncio.get_running_loop()
         self._pause = loop.call_at(max(due, self._yield_until), self._start)
 
@@ -186,8 +182,7 @@ class Writer:
     def _start(self) -> None:
         jobs, self._waiting = self._waiting, []
         self._pause, self._urgent = None, False
-        began_at = asyncio.get_running_loop().time()
-        self._gather_until = began_at + min(self._pause_s, EACH_S * len(jobs))
+        self._pace.note(asyncio.get_running_loop().time(), len(jobs))
         works = [job.work for job in jobs]
         try:
             self._thread.do(partial(self._transact, works), partial(self._finish, jobs))
