@@ -10,14 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import readers, resume, table
+from bench import growth, readers, resume, soak, table
 
 ROOT: Final = Path(__file__).parent.parent
+
+BENCHMARKS: Final = "docs/benchmarks.md"
 
 Rows = Mapping[str, Mapping[str, float]]
 """Medians by the names of relays and figures."""
 
-PLACES: Final = (
+PLACES: Final[Sequence[tuple[str, str, table.Quote]]] = (
     ("README.md", r"(?<=needs )\d+(?= % of the CPU for each token)", table.share("dense_us")),
     ("README.md", r"(?<= and )\d+(?= % for a short request)", table.share("request_us")),
     ("README.md", r"(?<=An idle stream takes )\d+(?= KiB)", table.own("idle_kib")),
@@ -26,16 +28,18 @@ PLACES: Final = (
 )
 """Documents, where a number is in each, and what finds it in the table."""
 
-TABLES: Final[Sequence[tuple[str, str, Callable[[Rows], str]]]] = (
-    ("of one run", "table", table.summarize),
-    ("interpreter", "pythons", table.summarize_pythons),
-    ("reconnect", "resume", lambda rows: resume.summarize(rows["seseragi, resume"])),
-    ("readers", "readers", lambda rows: readers.summarize(rows["seseragi, readers"])),
+TABLES: Final[Sequence[tuple[str, str, str, Callable[[Rows], str]]]] = (
+    (BENCHMARKS, "of one run", "table", table.summarize),
+    ("docs/configuration.md", "cost", "logs", table.summarize_logs),
+    (BENCHMARKS, "interpreter", "pythons", table.summarize_pythons),
+    (BENCHMARKS, "reconnect", "resume", lambda rows: resume.summarize(rows["seseragi, resume"])),
+    (BENCHMARKS, "readers", "readers", lambda rows: readers.summarize(rows["seseragi, readers"])),
+    (BENCHMARKS, "log", "soak", lambda rows: soak.summarize(rows["seseragi, soak"])),
+    (BENCHMARKS, "cost by", "growth", lambda rows: growth.summarize(rows["seseragi, growth"])),
 )
-"""The first cell of a table, the file that it is from, and what makes its rows."""
+"""The document of a table, its first cell, the file that it is from, and what makes its rows."""
 
-
-DOCUMENTS: Final = ("README.md", "docs/operations.md", "docs/benchmarks.md")
+DOCUMENTS: Final = sorted({*(place[0] for place in PLACES), *(row[0] for row in TABLES)})
 
 
 def correct(name: str, text: str) -> str:
@@ -46,10 +50,12 @@ def correct(name: str, text: str) -> str:
     """
     for document, pattern, figure in PLACES:
         if document == name:
-            text, count = re.subn(pattern, f"{figure(_rows('table')):.0f}", text)
+            text, count = re.subn(pattern, figure(_rows("table")), text)
             if count != 1:
                 raise ValueError(f"{name}: {pattern!r} is there {count} times")
-    for cell, file, made in TABLES if name == "docs/benchmarks.md" else ():
+    for document, cell, file, made in TABLES:
+        if document != name:
+            continue
         head = rf"(?m)(^\| {cell} \|.+\n\|[-|]+\n)(?:\|.+\n)+"
         text, count = re.subn(head, rf"\g<1>{made(_rows(file))}\n", text)
         if count != 1:

@@ -157,7 +157,10 @@ def own(name: str = "seseragi", *, path: str = "/v1/chat/completions", **setting
 
 VARIANTS: Mapping[str, Mapping[str, str]] = {
     "bare": dict.fromkeys(("metrics", "admin", "demo", "responses_websocket"), "false"),
-    "governed": {},
+    "governed": {
+        "max_streams_per_address": "20000",
+        "max_starts_per_minute_per_address": "100000000",
+    },
     "sqlite": {"log": "sqlite:///{folder}/log.db"},
     "redis": {"log": "redis://127.0.0.1:{beside}/0"},
 }

@@ -4,9 +4,11 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from bench.measures import TLS, Row
-from bench.relays import VARIANTS, version_of
+from bench.relays import version_of
 
 Medians = Mapping[str, float]
+Quote = Callable[[Mapping[str, Medians]], str]
+"""Finds a number of the documents in medians by the names of relays and figures."""
 BASE = "nginx"
 LINES = {
     "most_streams": ("most streams", 0),
@@ -72,36 +74,41 @@ def _ratio(values: Sequence[float], base: Sequence[float]) -> float | None:
     return statistics.median(values) / statistics.median(base)
 
 
-PUBLISHED = (
+COST = (
     ("CPU a token, dense, µs", "dense_us", 1),
     ("CPU a token, flood, µs", "flood_us", 1),
     ("CPU a short request, µs", "request_us", 0),
-    ("first token, p50, ms", "first_p50_ms", 2),
-    ("delay of a token, 10 streams, p50, ms", "light_p50_ms", 2),
-    ("delay of a token, dense, p50, ms", "added_p50_ms", 2),
+)
+MEMORY = (
     ("memory of an idle stream, KiB", "idle_kib", 0),
     ("memory at rest, MiB", "rest_mib", 0),
 )
+DELAYS = (
+    ("first token, p50, ms", "first_p50_ms", 2),
+    ("delay of a token, 10 streams, p50, ms", "light_p50_ms", 2),
+    ("delay of a token, 300 streams, p50, ms", "added_p50_ms", 2),
+)
 """The lines of the documents' tables: title, figure, decimals."""
 
-COLUMNS = (BASE, "seseragi", *(f"seseragi, {name}" for name in VARIANTS))
+COLUMNS = (BASE, "seseragi", "seseragi, bare", "seseragi, governed")
+LOGS = ("seseragi", "seseragi, sqlite", "seseragi, redis")
 
 
-def own(figure: str) -> Callable[[Mapping[str, Medians]], float]:
-    """Return what finds a figure of ours."""
-    return lambda found: found["seseragi"][figure]
+def own(figure: str) -> Quote:
+    """Return what quotes a figure of ours."""
+    return lambda found: f"{found['seseragi'][figure]:.0f}"
 
 
-def share(figure: str) -> Callable[[Mapping[str, Medians]], float]:
-    """Return what finds nginx's part of a figure of ours, in percent."""
-    return lambda found: 100 * found[BASE][figure] / found["seseragi"][figure]
+def share(figure: str) -> Quote:
+    """Return what quotes nginx's part of a figure of ours, in percent."""
+    return lambda found: f"{100 * found[BASE][figure] / found['seseragi'][figure]:.0f}"
 
 
 def summarize(found: Mapping[str, Medians]) -> str:
     """Return the rows of the documents' table: relays beside nginx, by names and figures."""
     lines = []
     for prefix, over in (("", ""), (TLS, ", over TLS")):
-        for title, figure, places in PUBLISHED:
+        for title, figure, places in (*COST, *MEMORY):
             values = [found[name].get(prefix + figure) for name in COLUMNS]
             if values[1] is not None:
                 cells = [_beside(value, values[0], places) for value in values]
@@ -116,10 +123,22 @@ def _beside(value: float | None, base: float | None, places: int) -> str:
     return f"{value:,.{places}f}{ratio}"
 
 
+def summarize_logs(found: Mapping[str, Medians]) -> str:
+    """Return the rows of the documents' table of logs: CPU as a multiple of memory's, delays."""
+    lines = []
+    for title, figure, places in (*COST, *DELAYS):
+        memory, *others = (found[name][figure] for name in LOGS)
+        cells = [f"{memory:,.{places}f}", *(f"{value:,.{places}f}" for value in others)]
+        if figure.endswith("_us"):
+            cells[1:] = [f"× {value / memory:.2f}" for value in others]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def summarize_pythons(found: Mapping[str, Medians]) -> str:
     """Return the rows of the documents' table of interpreters: the first, and ratios to it."""
     lines = []
-    for title, figure, places in PUBLISHED:
+    for title, figure, places in (*COST, *MEMORY):
         first, *others = (figures[figure] for name, figures in found.items() if name != BASE)
         cells = [f"{first:,.{places}f}", *(f"× {value / first:.2f}" for value in others)]
         lines.append(f"| {title} | {' | '.join(cells)} |")

@@ -50,19 +50,30 @@ def test_a_peer_is_a_name_and_a_command():
 
 
 def test_the_documents_table_has_a_column_a_configuration():
-    ours = dict.fromkeys(("dense_us", "idle_kib"), 40.0) | {"first_p50_ms": 1.0}
+    ours = dict.fromkeys(("dense_us", "idle_kib"), 40.0)
     found = dict.fromkeys(table.COLUMNS, ours) | {"nginx": {"dense_us": 20.0, "tls_dense_us": 30.0}}
     found["seseragi"] = {**ours, "tls_dense_us": 60.0}
 
     lines = table.summarize(found).splitlines()
 
-    assert ["CPU a token, dense, µs", "20.0", *["40.0 (2.0)"] * 5] == cells(lines[0])
-    assert ["first token, p50, ms", "", *["1.00"] * 5] == cells(lines[1])
-    assert ["CPU a token, dense, µs, over TLS", "30.0", "60.0 (2.0)", *[""] * 4] == cells(lines[-1])
+    assert ["CPU a token, dense, µs", "20.0", *["40.0 (2.0)"] * 3] == cells(lines[0])
+    assert ["memory of an idle stream, KiB", "", *["40"] * 3] == cells(lines[1])
+    assert ["CPU a token, dense, µs, over TLS", "30.0", "60.0 (2.0)", *[""] * 2] == cells(lines[-1])
+
+
+def test_logs_stand_beside_memory():
+    figures = {figure: 10.0 for _, figure, _ in (*table.COST, *table.DELAYS)}
+    found = dict.fromkeys(table.LOGS, figures)
+    found["seseragi, redis"] = {**figures, "dense_us": 11.0, "light_p50_ms": 12.0}
+
+    lines = table.summarize_logs(found).splitlines()
+
+    assert ["CPU a token, dense, µs", "10.0", "× 1.00", "× 1.10"] == cells(lines[0])
+    assert ["10.00", "10.00", "12.00"] == cells(lines[4])[1:]
 
 
 def test_interpreters_stand_beside_the_first_one():
-    figures = {figure: 10.0 for _, figure, _ in table.PUBLISHED}
+    figures = {figure: 10.0 for _, figure, _ in (*table.COST, *table.MEMORY)}
     found = {"a": figures, "b": {**figures, "dense_us": 9.0}, "nginx": {}}
 
     assert ["CPU a token, dense, µs", "10.0", "× 0.90"] == cells(
