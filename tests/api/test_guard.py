@@ -289,6 +289,7 @@ async def test_an_error_that_is_raised_again_keeps_no_earlier_request(headers):
     frames = []
     for _ in range(3):
         error = guard.check({**scope, REQUEST_HEADERS: headers})
+        assert error is not None
         with pytest.raises(RequestError) as raised:
             raise error
         frames.append(len(raised.traceback))
