@@ -89,8 +89,11 @@ class Tail(Subscribers):
 
     async def read(self, after: int, *, timeout_s: float, limit: int) -> Sequence[Event]:
         """Do `EventLog.read`; empty if the cursor is no longer covered."""
-        if self.waits(after) and timeout_s > 0:
+        while self.waits(after) and timeout_s > 0:  # a cursor may be ahead of what has come
+            shown = self.last
             await self.wait(timeout_s)
+            if self.last == shown:
+                break
         if not self.covers(after):
             return ()
         start = len(self._events) - (self.last - after)
