@@ -83,11 +83,7 @@ MEMORY = (
     ("memory of an idle stream, KiB", "idle_kib", 0),
     ("memory at rest, MiB", "rest_mib", 0),
 )
-DELAYS = (
-    ("first token, p50, ms", "first_p50_ms", 2),
-    ("delay of a token, 10 streams, p50, ms", "light_p50_ms", 2),
-    ("delay of a token, 300 streams, p50, ms", "added_p50_ms", 2),
-)
+DELAYS = (("delay of a token, 10 streams, p50, ms", "light_p50_ms", 2),)
 """The lines of the documents' tables: title, figure, decimals."""
 
 COLUMNS = (BASE, "seseragi", "seseragi, bare", "seseragi, governed")

@@ -69,7 +69,7 @@ def test_logs_stand_beside_memory():
     lines = table.summarize_logs(found).splitlines()
 
     assert ["CPU a token, dense, µs", "10.0", "× 1.00", "× 1.10"] == cells(lines[0])
-    assert ["10.00", "10.00", "12.00"] == cells(lines[4])[1:]
+    assert ["10.00", "10.00", "12.00"] == cells(lines[3])[1:]
 
 
 def test_interpreters_stand_beside_the_first_one():
