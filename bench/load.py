@@ -17,6 +17,10 @@ SOURCE = Path(__file__).with_name("load.c")
 BUILT = Path(__file__).with_name(".build")
 
 
+KEY = "sk-bench"
+"""What the clients show a relay that knows no keys, and it a provider."""
+
+
 class Unavailable(Exception):
     """Something that the benchmark needs is not there; the message says what to do."""
 
@@ -70,7 +74,7 @@ class Target:
     path: str = "/v1/chat/completions"
     model: str = "bench"
     headers: tuple[str, ...] = ()
-    key: str = "sk-bench"
+    key: str = KEY
     others: tuple[int, ...] = ()
     """Further processes to count."""
 

@@ -1,7 +1,7 @@
-"""The numbers of the documents that come from the benchmark's table: `python -m bench.numbers`.
+"""The numbers of the documents that come from the benchmarks: `python -m bench.numbers`.
 
-It writes those of `docs/benchmarks/table.json` into their sentences, and the tables of
-`docs/benchmarks.md` from the files beside that.
+It writes those of `docs/benchmarks/table.json` into their sentences, and the documents' tables from
+the files beside that.
 """
 
 import json

@@ -21,10 +21,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.load import Target, Unavailable
+from bench.load import KEY, Target, Unavailable
 
 ROOT = Path(__file__).parent.parent
-KEY = "sk-bench"
 START_S = 120
 NGINX = """
 worker_processes 1;

@@ -110,6 +110,7 @@ _DEFAULT_PORTS = {b"http": 80, b"https": 443}
 
 
 _Refusal = tuple[str, str]
+"""The code and message of an error."""
 
 
 class Guard:

@@ -131,13 +131,6 @@ class Calls:
         """The hidden streams of running calls."""
         self.count = 0
         """The number of running calls."""
-        self._waits: set[asyncio.Event] = set()
-        """Those for the end of a call."""
-
-    def stop(self) -> None:
-        """Wait no longer for running calls."""
-        for wait in self._waits:
-            wait.set()
 
     async def ask(
         self,
@@ -174,14 +167,14 @@ class Calls:
         working = asyncio.ensure_future(work(context))
         wait = asyncio.Event()
         working.add_done_callback(partial(self._ended, origin.address, wait))
-        self._waits.add(wait)
+        self._shutdown.waits.add(wait)
         try:
             await wait.wait()
             if not working.done():
                 raise shutting_down()
             return working.result()
         finally:
-            self._waits.discard(wait)
+            self._shutdown.waits.discard(wait)
             if not working.done():  # its cost is settled before its end counts
                 working.cancel()
                 await asyncio.wait({working}, timeout=STOP_S)

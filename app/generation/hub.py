@@ -163,7 +163,6 @@ class Hub:
 
     async def _stop_all(self) -> None:
         self.shutdown.stop()
-        self.calls.stop()
         self._watchers.close()
         await self._runs.stop_all()
         self._parts.peers.release_remote_readers()

@@ -17,6 +17,8 @@ class Shutdown:
         """Whether new work is refused."""
         self.stopping = asyncio.Event()
         """Set once the process no longer waits for running work."""
+        self.waits: set[asyncio.Event] = set()
+        """Those for the ends of running calls, which are set at the stop too."""
         self.hastened = asyncio.Event()
         """Set once the drain is cut short."""
         self._is_busy = is_busy
@@ -43,4 +45,5 @@ class Shutdown:
     def stop(self) -> None:
         """Refuse new work, and stop waiting for running work."""
         self.draining = True
-        self.stopping.set()
+        for wait in (self.stopping, *self.waits):
+            wait.set()

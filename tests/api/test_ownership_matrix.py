@@ -263,8 +263,7 @@ async def test_hub_itself_names_no_stream():
     assert OwnedStreams is opened.func
     assert ((), "principal") == (opened.args, next(iter(signature(OwnedStreams).parameters)))
     assert "principal" not in opened.keywords
-    # `stop` is for all of them at once.
-    assert {"ask", "stop"} == {name for name in dir(Calls) if not name.startswith("_")}
+    assert {"ask"} == {name for name in dir(Calls) if not name.startswith("_")}
     assert "principal" in Calls.ask.__code__.co_varnames
 
 

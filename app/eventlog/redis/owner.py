@@ -103,7 +103,7 @@ class Owner:
     ) -> None:
         self.streams: dict[str, LocalStream] = {}
         self._ended: OrderedDict[str, LocalStream] = OrderedDict()
-        """Streams whose end Redis has, while they are in memory."""
+        """Streams whose end Redis has, while they are in memory: see `forget`."""
         self._link = link
         self._entries = entries
         self._lease = lease
@@ -353,7 +353,6 @@ class Owner:
         """Drop a removed stream; `has_end`: Redis had its end, which is settled."""
         local = self.streams.pop(stream, None)
         self._dirty.pop(stream, None)
-        self._ended.pop(stream, None)
         if local is not None:
             owner = local.entry.info.owner
             gone = None if has_end else expired(stream, self._lease.retention_s, owner=owner)
