@@ -26,7 +26,9 @@ from app.testing.upstream import (
     text,
     wait,
 )
+from app.upstreams import routes
 from tests.installed import install
+from tests.logged import logged
 from tests.serving import HELLO, Relay, chat, serve_relay, text_of
 from tests.waiting import until
 
@@ -246,14 +248,15 @@ async def test_targets_that_a_balance_leaves_out_follow(tmp_path, monkeypatch):
     assert (len(a.calls), len(b.calls)) == (1, 1)
 
 
-async def test_a_balance_that_fails_is_replaced_by_chance(tmp_path, monkeypatch, capsys):
+async def test_a_balance_that_fails_is_replaced_by_chance(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, BROKEN, {"seseragi.balances": {"last": "Last"}})
-    async with serve_two(tmp_path, route="balance = 'last'") as (relay, a, b):
-        for _ in range(20):
-            assert (await chat(relay))[-1]["status"] == "completed"
+    with logged(routes) as lines:
+        async with serve_two(tmp_path, route="balance = 'last'") as (relay, a, b):
+            for _ in range(20):
+                assert (await chat(relay))[-1]["status"] == "completed"
     assert a.calls
     assert b.calls
-    assert 1 == capsys.readouterr().out.count("balance failed")
+    assert 1 == str(lines).count("balance failed")
 
 
 PRICES = [

@@ -18,6 +18,7 @@ from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.dialects.writing import token_estimate
 from app.errors import ServiceError
 from app.events import TextDelta
+from app.generation import settlement
 from app.ledger.accounts import AccountState
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig, UsageLimits
 from app.ledger.hidden_output import DEFAULT_RATE
@@ -45,6 +46,7 @@ from app.upstreams.presets import PRESETS
 from app.upstreams.transport import Connector
 from tests.api.asking import Started, altering
 from tests.clock import Clock
+from tests.logged import logged
 from tests.serving import HELLO, Relay, chat, serve_relay, text_so_far
 from tests.waiting import until
 
@@ -145,17 +147,18 @@ def cost_of(usage: tuple[int, int, bool] | None) -> int:
 @pytest.mark.parametrize(
     ("script", "status", "usage"), [e[1:] for e in ENDS], ids=[e[0] for e in ENDS]
 )
-async def test_every_end_costs_what_was_used(monkeypatch, capsys, script, status, usage):
+async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage):
     waits = any(isinstance(step, Hold) for step in script)
     times: dict[str, Any] = {"idle_timeout_s": 2, "first_event_timeout_s": 3}
-    async with (
-        serve_upstream() as upstream,
-        serve_priced(upstream, observers=[started := Started()], **times) as relay,
-        Clock(monkeypatch).hurrying() if waits else contextlib.nullcontext(),
-    ):
-        upstream.script = script
-        end = await finish(relay, started)
-        state = await account(relay)
+    with logged(settlement) as lines:
+        async with (
+            serve_upstream() as upstream,
+            serve_priced(upstream, observers=[started := Started()], **times) as relay,
+            Clock(monkeypatch).hurrying() if waits else contextlib.nullcontext(),
+        ):
+            upstream.script = script
+            end = await finish(relay, started)
+            state = await account(relay)
 
     assert status == end["status"]
     told = end.get("usage")
@@ -166,7 +169,7 @@ async def test_every_end_costs_what_was_used(monkeypatch, capsys, script, status
     assert tokens == (state.day.input_tokens, state.day.output_tokens)
     assert (0, 0, 1) == (state.running, state.day.held_nano_usd, state.day.requests)
     lowered = usage is not None and usage[0] > 200_000
-    assert lowered == capsys.readouterr().out.count("provider counts more than is possible")
+    assert lowered == str(lines).count("provider counts more than is possible")
 
 
 async def finish(relay: Relay, started: Started) -> dict[str, Any]:
