@@ -51,7 +51,8 @@ def parse_position(text: str) -> ListPosition | None:
     if match is None:
         return None
     part, at, stream = match.groups()
-    return ListPosition(part == "e", float(at or math.inf), stream or "")
+    position = ListPosition(part == "e", float(at or math.inf), stream or "")
+    return position if str(position) == text else None
 
 
 class ListedStream(NamedTuple):
