@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("target", nargs="?", choices=NAMES, help="all if left out")
     parser.add_argument("inputs", nargs="*", type=Path, help="files to check once")
     parser.add_argument("--seconds", type=int, default=0, help="for ever if left out")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs; by chance if left out")
     parser.add_argument("--corpus", type=Path, help="a folder that keeps what reaches new code")
     chosen = parser.parse_args(arguments)
     for path in chosen.inputs:
@@ -45,25 +46,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("skipped: fuzzing needs atheris, which is not installed")
         return 0
     if chosen.target is not None:
-        return fuzz(chosen.target, seconds=chosen.seconds, corpus=chosen.corpus, shown=True)
-    return fuzz_all(chosen.seconds or SECONDS)
+        return fuzz(
+            chosen.target,
+            seconds=chosen.seconds,
+            seed=chosen.seed,
+            corpus=chosen.corpus,
+            shown=True,
+        )
+    return fuzz_all(chosen.seconds or SECONDS, seed=chosen.seed)
 
 
-def fuzz_all(seconds: int) -> int:
+def fuzz_all(seconds: int, *, seed: int = 0) -> int:
     """Fuzz each target; return how many have failed."""
     ends, failed = time.monotonic() + seconds, 0
     for number, name in enumerate(NAMES):
         left = (ends - time.monotonic()) / (len(NAMES) - number)
-        failed += bool(fuzz(name, seconds=max(LEAST_S, round(left))))
+        failed += bool(fuzz(name, seconds=max(LEAST_S, round(left)), seed=seed))
     return failed
 
 
-def fuzz(name: str, *, seconds: int, corpus: Path | None = None, shown: bool = False) -> int:
+def fuzz(
+    name: str, *, seconds: int, seed: int = 0, corpus: Path | None = None, shown: bool = False
+) -> int:
     """Fuzz a target in a process of its own, which the fuzzer ends; return its status."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        command = [sys.executable, "-m", "tests.fuzz.process", name, str(seconds), folder]
+        command = [sys.executable, "-m", "tests.fuzz.process", name, str(seconds), str(seed)]
         done = subprocess.run(
-            [*command, *([str(corpus)] if corpus else [])],
+            [*command, folder, *([str(corpus)] if corpus else [])],
             stdout=None if shown else subprocess.PIPE,
             stderr=None if shown else subprocess.STDOUT,
             text=True,

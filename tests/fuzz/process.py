@@ -1,11 +1,14 @@
 """The process that fuzzes one target with Atheris: `python -m tests.fuzz` starts it.
 
-Its arguments: the target, seconds or 0, a folder for findings, and maybe one for the corpus.
+Its arguments: the target, seconds or 0, a seed or 0, a folder for findings, and maybe one for the
+corpus.
 """
 
+import os
 import random
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ INPUT_S = 60
 MEMORY_MB = 1024
 
 
-def main(name: str, seconds: int, folder: Path, *corpora: str) -> None:
+def main(name: str, seconds: int, seed: int, folder: Path, *corpora: str) -> None:
     began = time.monotonic()
     import atheris
 
@@ -26,8 +29,8 @@ def main(name: str, seconds: int, folder: Path, *corpora: str) -> None:
         target = load(name)
     begin = folder / "seeds"
     begin.mkdir()
-    for number, seed in enumerate(target.seeds):
-        (begin / str(number)).write_bytes(seed)
+    for number, example in enumerate(target.seeds):
+        (begin / str(number)).write_bytes(example)
     words = folder / "words"
     words.write_text("".join(f'"{quote(token)}"\n' for token in target.tokens if token))
     for corpus in corpora:
@@ -36,6 +39,7 @@ def main(name: str, seconds: int, folder: Path, *corpora: str) -> None:
     options = {
         **{"artifact_prefix": f"{folder}/", "dict": words, "timeout": INPUT_S},
         **{"max_len": MAX_BYTES, "rss_limit_mb": MEMORY_MB, "max_total_time": left},
+        "seed": seed,
     }
     more: dict[str, Any] = {}
     if (change := target.mutate) is not None:
@@ -48,7 +52,11 @@ def main(name: str, seconds: int, folder: Path, *corpora: str) -> None:
         more["custom_mutator"] = mutate
     given = [f"-{option}={value}" for option, value in options.items()]
     atheris.Setup([sys.argv[0], *given, *corpora, str(begin)], target.check, **more)
-    atheris.Fuzz()  # which ends the process
+    try:
+        atheris.Fuzz()  # which ends the process
+    except BaseException:  # refused before it began; the usual end waits for the interpreter
+        traceback.print_exc()
+        os._exit(1)
 
 
 def quote(token: bytes) -> str:
@@ -56,4 +64,4 @@ def quote(token: bytes) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]), *sys.argv[5:])

@@ -1,6 +1,6 @@
 """Each fuzzing target holds for its seeds, what is near them and all findings.
 
-`python -m tests.fuzz` looks for more, and `.ci/run` does so for a minute.
+`python -m tests.fuzz` looks for more, and `.ci/run` does so for a minute, with one seed.
 """
 
 from functools import cache
