@@ -5,7 +5,7 @@ from functools import cache
 from app.dialects.client_format import frame_id, parse_frame_id
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError
-from app.eventlog.listing import parse_position
+from app.eventlog.listing import ListPosition, parse_position
 from app.events import Event
 from tests.dialects.clients import HEAD, STREAM
 from tests.dialects.shapes import ANSWERS
@@ -39,6 +39,8 @@ def check(data: bytes) -> None:
     choice, body = split(data)
     text = body.decode("latin-1").strip(" \t")
     check_position(text)
+    shown_position = ListPosition(choice % 2 == 1, choice * 1e7 + len(text) / 7, STREAM)
+    assert parse_position(str(shown_position)) == shown_position, "a shown position is read"
     letter = [*LETTERS][choice % len(LETTERS)]
     found = parse(text, letter)
     if found is None:
