@@ -53,8 +53,8 @@ def main(name: str, seconds: int, seed: int, folder: Path, *corpora: str) -> Non
     given = [f"-{option}={value}" for option, value in options.items()]
     atheris.Setup([sys.argv[0], *given, *corpora, str(begin)], target.check, **more)
     try:
-        atheris.Fuzz()  # which ends the process
-    except BaseException:  # refused before it began; the usual end waits for the interpreter
+        atheris.Fuzz()  # which ends the process, by a SystemExit after a finding
+    except Exception:  # it was refused; the usual exit waits for an interpreter that is gone
         traceback.print_exc()
         os._exit(1)
 
