@@ -413,8 +413,8 @@ _SURROGATES = re.compile(
 _MAX_LOOKED_AT = 65_536
 """Bytes of a body that are searched for half a surrogate pair."""
 
-_MAX_REASON = 300
-"""Characters of a reason, which quotes the request."""
+_MAX_QUOTED = 300
+"""Characters of a path and of a reason, which quote the request."""
 
 
 def parse_chat_request(body: bytes) -> ChatRequest:
@@ -542,8 +542,10 @@ def _explain(text: str, *, within: str = "") -> str:
         reason, path = text, ""
     path = path.removeprefix("key in ").removeprefix("$").removesuffix("`")
     at_path = f"{within}{path}".removeprefix(".")
+    if len(at_path) > _MAX_QUOTED:
+        at_path = f"{at_path[:_MAX_QUOTED]}..."
     reason = reason[0].lower() + reason[1:]
     reason = reason.replace("object contains unknown field", "unknown field")
-    if len(reason) > _MAX_REASON:
-        reason = f"{reason[:_MAX_REASON]}..."
+    if len(reason) > _MAX_QUOTED:
+        reason = f"{reason[:_MAX_QUOTED]}..."
     return f"{at_path}: {reason}" if at_path else reason

@@ -56,7 +56,8 @@ def build(asked: ParsedRequest, dialect: str, quirks: Any, *, model: str) -> Non
     if refused is not None:
         check_message(refused)
     if client_body is not None:
-        for passthrough in UPSTREAM_FORMATS[dialect].passthrough.values():
+        passthrough = UPSTREAM_FORMATS[dialect].passthrough.get(client_body.client_format)
+        if passthrough is not None:
             msgspec.json.encode(passthrough.pass_on(client_body).body)
 
 
