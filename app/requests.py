@@ -541,11 +541,11 @@ def _explain(text: str, *, within: str = "") -> str:
     if not at or not path.endswith("`"):
         reason, path = text, ""
     path = path.removeprefix("key in ").removeprefix("$").removesuffix("`")
-    at_path = f"{within}{path}".removeprefix(".")
-    if len(at_path) > _MAX_QUOTED:
-        at_path = f"{at_path[:_MAX_QUOTED]}..."
+    at_path = _shorten(f"{within}{path}".removeprefix("."))
     reason = reason[0].lower() + reason[1:]
-    reason = reason.replace("object contains unknown field", "unknown field")
-    if len(reason) > _MAX_QUOTED:
-        reason = f"{reason[:_MAX_QUOTED]}..."
+    reason = _shorten(reason.replace("object contains unknown field", "unknown field"))
     return f"{at_path}: {reason}" if at_path else reason
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."

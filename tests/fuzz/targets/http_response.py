@@ -1,6 +1,7 @@
 """HTTP responses: the same however they are cut, and as h11 reads what it accepts."""
 
 import itertools
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -114,16 +115,21 @@ def check_peer(wire: bytes, found: Response) -> None:
     assert [*dict.fromkeys(names)] == [*found.headers]
     first = dict(reversed(expected.headers))
     for name, value in first.items():
-        read = found.headers[name.decode("latin-1")].split()  # a folded line keeps its white space
-        words = value.decode("utf-8", "surrogateescape").split()
-        is_coding = name == b"transfer-encoding"
-        assert words == read or (is_coding and words == " ".join(read).lower().split())
+        read, text = found.headers[name.decode("latin-1")], value.decode("utf-8", "surrogateescape")
+        if name == b"transfer-encoding":
+            text, read = text.lower(), read.lower()
+        if FOLD.search(wire):  # h11 writes a space for it, where here its white space stays
+            text, read = " ".join(text.split()), " ".join(read.split())
+        assert text == read
     assert len(names) <= MAX_FIELDS
     if expected.complete == found.complete:
         assert expected.body == found.body
     else:
         raise AssertionError(f"complete: {expected.complete} in h11, here {found.complete}")
 
+
+FOLD = re.compile(rb"\n[ \t]")
+"""Where the next line continues a field (RFC 9112, 5.2)."""
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 TARGET = Target(
